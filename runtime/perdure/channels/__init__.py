@@ -1,0 +1,21 @@
+"""Channels: the cells of a graph's state, and how each takes a superstep's writes."""
+
+from perdure.channels.any_value import AnyValue
+from perdure.channels.base import BaseChannel
+from perdure.channels.binop import BinaryOperatorAggregate
+from perdure.channels.ephemeral_value import EphemeralValue
+from perdure.channels.last_value import LastValue
+from perdure.channels.named_barrier_value import NamedBarrierValue
+from perdure.channels.topic import Topic
+from perdure.channels.untracked_value import UntrackedValue
+
+__all__ = [
+    "AnyValue",
+    "BaseChannel",
+    "BinaryOperatorAggregate",
+    "EphemeralValue",
+    "LastValue",
+    "NamedBarrierValue",
+    "Topic",
+    "UntrackedValue",
+]

@@ -1,0 +1,67 @@
+"""The channel of a join: an edge that leads from several nodes to one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Self
+
+from perdure.channels.base import BaseChannel
+from perdure.constants import MISSING, Missing
+from perdure.errors import EmptyChannelError, InvalidUpdateError
+
+
+class NamedBarrierValue(BaseChannel[None, str]):
+    """Becomes available, as None, when each of its names has been written since it was last consumed.
+
+    Attributes:
+        names: what to wait for.
+        seen: those of them written so far.
+    """
+
+    __slots__ = ("names", "seen")
+
+    seen: set[str]
+
+    def __init__(self, typ: Any, names: AbstractSet[str], *, key: str = "") -> None:
+        super().__init__(typ, key)
+        self.names = frozenset(names)
+        self.seen = set()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedBarrierValue) and self.names == other.names
+
+    __hash__ = BaseChannel.__hash__
+
+    def update(self, values: Sequence[str]) -> bool:
+        for value in values:
+            if value not in self.names:
+                raise InvalidUpdateError(
+                    f"At key {self.key!r}: {value!r} is none of the names waited for: {sorted(self.names)}."
+                )
+        before = len(self.seen)
+        self.seen.update(values)
+        return len(self.seen) > before
+
+    def get(self) -> None:
+        if self.seen != self.names:
+            raise EmptyChannelError(f"Barrier {self.key!r} still waits for {sorted(self.names - self.seen)}.")
+
+    def is_available(self) -> bool:
+        return self.seen == self.names
+
+    def consume(self) -> bool:
+        if self.seen != self.names:
+            return False
+        self.seen = set()
+        return True
+
+    def checkpoint(self) -> list[str] | Missing:
+        return sorted(self.seen) or MISSING
+
+    def from_checkpoint(self, stored: Any) -> Self:
+        channel = type(self)(self.typ, self.names, key=self.key)
+        if stored is not MISSING:
+            # A name that is no longer waited for would keep the barrier shut for ever.
+            channel.seen = set(self.names.intersection(stored))
+        return channel

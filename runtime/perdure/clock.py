@@ -1,0 +1,72 @@
+"""Time and ids, injected: a run reads the clock and draws ids through these, never directly."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Protocol
+
+import anyio
+import uuid6
+
+_GREGORIAN_TICKS: Final = 0x01B21DD213814000
+"""100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01 (RFC 9562, 5.1)."""
+
+
+class Clock(Protocol):
+    """What the engine knows of time."""
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the Unix epoch. May jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait that many seconds of `monotonic`."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    __slots__ = ()
+
+    time_ns = staticmethod(time.time_ns)
+    monotonic = staticmethod(time.monotonic)
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+SYSTEM_CLOCK: Final = SystemClock()
+
+
+class IdSource:
+    """Draws checkpoint ids: UUIDv6 texts, each greater than all that this source gave or was shown.
+
+    Order is the order of drawing, whatever the clock says: where the clock stands still or goes
+    back, the time part of the last id plus one tick is used. One source serves a run and its child
+    graphs, after it was shown the greatest id of the thread.
+    """
+
+    __slots__ = ("_clock", "_suffix", "_ticks")
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, suffix: str | None = None) -> None:
+        self._clock = clock
+        self._ticks = 0
+        self._suffix = suffix if suffix is not None else str(uuid6.uuid6())[19:]
+
+    def next(self) -> str:
+        ticks = self._clock.time_ns() // 100 + _GREGORIAN_TICKS
+        if ticks <= self._ticks:
+            ticks = self._ticks + 1
+        self._ticks = ticks
+        digits = f"{ticks:015x}"
+        return f"{digits[:8]}-{digits[8:12]}-6{digits[12:]}-{self._suffix}"
+
+    def advance_past(self, checkpoint_id: str) -> None:
+        """Make every id from now on greater than `checkpoint_id`."""
+        ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
+        self._ticks = max(self._ticks, ticks)

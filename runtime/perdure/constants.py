@@ -1,0 +1,74 @@
+"""Names that users see and the engine writes: virtual nodes, control channels, separators."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+START: Final = "__start__"
+"""The virtual node that receives a run's input; also the name of the input channel."""
+
+END: Final = "__end__"
+"""The virtual node that a finished path leads to."""
+
+INPUT: Final = "__input__"
+"""The pseudo node that input writes are attributed to."""
+
+TASKS: Final = "__pregel_tasks"
+"""The channel that holds the Sends of the next superstep."""
+
+ERROR: Final = "__error__"
+INTERRUPT: Final = "__interrupt__"
+RESUME: Final = "__resume__"
+SCHEDULED: Final = "__scheduled__"
+NO_WRITES: Final = "__no_writes__"
+"""Stored for a task that finished without writing, so that it is not run again."""
+
+PULL: Final = "__pregel_pull"
+PUSH: Final = "__pregel_push"
+
+RESERVED_SLOTS: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
+"""The fixed index of a control write among a task's pending writes; stored again, it is overwritten."""
+
+RESERVED_NODE_NAMES: Final = frozenset(
+    {START, END, INPUT, "__copy__", TASKS, ERROR, "__error_source_node__", INTERRUPT, RESUME, SCHEDULED}
+    | {NO_WRITES, "__return__", "__previous__", PULL, PUSH, "configurable"}
+)
+
+NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
+NAMESPACE_SEPARATOR: Final = "|"
+NAMESPACE_END: Final = ":"
+
+TAG_HIDDEN: Final = "langsmith:hidden"
+TAG_NOSTREAM: Final = "nostream"
+
+ROOT_KEY: Final = "__root__"
+"""The one channel of a state that is a bare value."""
+
+DEFAULT_RECURSION_LIMIT: Final = 10_007
+
+
+class Missing(enum.Enum):
+    """The type of MISSING, so that type checkers can tell it from every value."""
+
+    MISSING = "MISSING"
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = Missing.MISSING
+"""Stands for "no value" where None is a value."""
+
+
+def branch_channel(node: str) -> str:
+    """The channel whose availability starts `node`."""
+    return f"branch:to:{node}"
+
+
+def join_channel(starts: tuple[str, ...], end: str) -> str:
+    """The barrier that starts `end` when every one of `starts` has finished."""
+    return f"join:{'+'.join(starts)}:{end}"

@@ -1,0 +1,132 @@
+"""What can go wrong, as a tree.
+
+    PerdureError
+    ├── building a graph
+    │   ├── GraphValidationError (ValueError)
+    │   └── NodeSignatureError (TypeError)
+    ├── calling it
+    │   ├── MissingThreadError (ValueError)
+    │   ├── EmptyInputError (ValueError)
+    │   └── RecoveryRefusedError (RuntimeError)
+    ├── running it
+    │   ├── InvalidUpdateError (RuntimeError)
+    │   ├── EmptyChannelError (RuntimeError)
+    │   ├── GraphRecursionError (RecursionError)
+    │   ├── NodeCancelledError (RuntimeError)
+    │   ├── MissingNodeError (RuntimeError)
+    │   ├── ThreadBusyError (RuntimeError)
+    │   └── StaleRunError (RuntimeError)
+    ├── values on their way to disk and back
+    │   ├── UnserializableValueError (TypeError)
+    │   └── InvalidPayloadError (ValueError)
+    └── the back end
+        ├── SaverUnavailableError (ConnectionError)
+        ├── SaverTimeoutError (TimeoutError)
+        └── SchemaError (RuntimeError)
+
+A node's own exception is in none of these: it reaches the caller as itself.
+"""
+
+from __future__ import annotations
+
+
+class PerdureError(Exception):
+    """The base of every error that Perdure itself raises."""
+
+
+# Building a graph
+
+
+class GraphValidationError(PerdureError, ValueError):
+    """The graph as described cannot be compiled."""
+
+
+class NodeSignatureError(PerdureError, TypeError):
+    """A node, router or reducer cannot be called the way the engine would call it."""
+
+
+# Calling it
+
+
+class MissingThreadError(PerdureError, ValueError):
+    """A graph with a saver was called without saying which thread."""
+
+
+class EmptyInputError(PerdureError, ValueError):
+    """There is no input and nothing to resume."""
+
+
+class RecoveryRefusedError(PerdureError, RuntimeError):
+    """Orphaned runs cannot be recovered through this saver or this graph."""
+
+
+# Running it
+
+
+class InvalidUpdateError(PerdureError, RuntimeError):
+    """A node returned, or a caller sent, something that is not an update of this state."""
+
+
+class EmptyChannelError(PerdureError, RuntimeError):
+    """A channel was read before anything was written to it."""
+
+
+class GraphRecursionError(PerdureError, RecursionError):
+    """The recursion limit was used up while there was still work to do."""
+
+
+class NodeCancelledError(PerdureError, RuntimeError):
+    """Code inside a node raised CancelledError although nobody cancelled the run."""
+
+
+class MissingNodeError(PerdureError, RuntimeError):
+    """A stored thread waits on a node that this graph does not have."""
+
+
+class ThreadBusyError(PerdureError, RuntimeError):
+    """Another run holds the thread; the message says which, and since when."""
+
+
+class StaleRunError(PerdureError, RuntimeError):
+    """This run lost its thread to another one; nothing it wrote since was stored."""
+
+
+# Values on their way to disk and back
+
+
+class UnserializableValueError(PerdureError, TypeError):
+    """A value cannot be stored without altering it; the message names the state key and the remedy."""
+
+
+class InvalidPayloadError(PerdureError, ValueError):
+    """Stored bytes do not say what a stored value may say."""
+
+
+# The back end
+
+
+class SaverUnavailableError(PerdureError, ConnectionError):
+    """The saver's database did not answer; the message says which host and why."""
+
+
+class SaverTimeoutError(PerdureError, TimeoutError):
+    """The saver's database answered too late, or had no connection to spare."""
+
+
+class SchemaError(PerdureError, RuntimeError):
+    """The saver's schema is missing, or older or newer than the code."""
+
+
+# Warnings
+
+
+class PerdureWarning(UserWarning):
+    """The base of every warning that Perdure itself gives."""
+
+
+class InvalidUpdateWarning(PerdureWarning):
+    """An update names a key that the state does not have."""
+
+
+class UnfencedSaverWarning(PerdureWarning):
+    """The saver has no leases: two runs at once on one thread are not kept apart."""

@@ -1,0 +1,219 @@
+"""What BaseChannel promises, held against every channel."""
+
+import json
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Optional, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.channels import (
+    AnyValue,
+    BaseChannel,
+    BinaryOperatorAggregate,
+    EphemeralValue,
+    LastValue,
+    NamedBarrierValue,
+    Topic,
+    UntrackedValue,
+)
+from perdure.constants import MISSING
+from perdure.errors import EmptyChannelError
+
+NAMES = frozenset({"a", "b", "c"})
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to build a channel, and supersteps' writes that it accepts."""
+
+    name: str
+    build: Callable[[], BaseChannel[Any, Any]]
+    batch: st.SearchStrategy[list[Any]] = field(default_factory=lambda: st.lists(st.integers(), max_size=3))
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ONE = st.lists(st.integers() | st.none(), max_size=1)
+ITEMS = st.lists(st.integers() | st.lists(st.integers(), max_size=2), max_size=3)
+LISTS = st.lists(st.lists(st.integers(), max_size=2), max_size=3)
+
+KINDS = [
+    Kind("LastValue", lambda: LastValue(int, "k"), ONE),
+    Kind("AnyValue", lambda: AnyValue(int, "k")),
+    Kind("EphemeralValue", lambda: EphemeralValue(int, key="k"), ONE),
+    Kind("EphemeralValue unguarded", lambda: EphemeralValue(int, False, key="k")),
+    Kind("UntrackedValue", lambda: UntrackedValue(int, key="k"), ONE),
+    Kind("UntrackedValue unguarded", lambda: UntrackedValue(int, False, key="k")),
+    Kind("Topic", lambda: Topic(int, key="k"), ITEMS),
+    Kind("Topic accumulating", lambda: Topic(int, True, key="k"), ITEMS),
+    Kind("BinaryOperatorAggregate", lambda: BinaryOperatorAggregate(list, operator.add, key="k"), LISTS),
+    Kind("BinaryOperatorAggregate empty", lambda: BinaryOperatorAggregate(None, operator.add, key="k")),
+    Kind(
+        "NamedBarrierValue",
+        lambda: NamedBarrierValue(str, NAMES, key="k"),
+        st.lists(st.sampled_from(sorted(NAMES)), max_size=3),
+    ),
+]
+
+STORED = [kind for kind in KINDS if not kind.name.startswith("UntrackedValue")]
+STARTS_EMPTY = [kind for kind in KINDS if kind.name != "BinaryOperatorAggregate"]
+
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+every_stored_kind = pytest.mark.parametrize("kind", STORED, ids=str)
+every_kind_that_starts_empty = pytest.mark.parametrize("kind", STARTS_EMPTY, ids=str)
+
+
+def seen(channel: BaseChannel[Any, Any]) -> str:
+    """All that can be observed of a channel, as text, so that no later change can reach it."""
+    value = channel.get() if channel.is_available() else "nothing"
+    return repr((channel.key, channel.is_available(), value, channel.checkpoint()))
+
+
+def after(kind: Kind, data: st.DataObject) -> BaseChannel[Any, Any]:
+    channel = kind.build()
+    for batch in data.draw(st.lists(kind.batch, max_size=4)):
+        channel.update(batch)
+    return channel
+
+
+@every_kind
+@given(data=st.data())
+def test_get_returns_exactly_when_the_channel_is_available(kind: Kind, data: st.DataObject) -> None:
+    channel = after(kind, data)
+    if channel.is_available():
+        channel.get()
+    else:
+        with pytest.raises(EmptyChannelError, match="'k'"):
+            channel.get()
+
+
+@every_kind_that_starts_empty
+def test_a_new_channel_is_empty(kind: Kind) -> None:
+    channel = kind.build()
+
+    assert not channel.is_available()
+    assert channel.checkpoint() is MISSING
+
+
+@every_kind
+@given(data=st.data())
+def test_an_update_that_reports_no_change_changed_nothing(kind: Kind, data: st.DataObject) -> None:
+    channel = after(kind, data)
+    before = seen(channel)
+    if not channel.update(data.draw(kind.batch)):
+        assert seen(channel) == before
+
+
+@every_kind
+@given(data=st.data())
+def test_a_superstep_without_writes_empties_the_transient_channels_and_no_other(
+    kind: Kind, data: st.DataObject
+) -> None:
+    channel = after(kind, data)
+    before, was_available = seen(channel), channel.is_available()
+
+    changed = channel.update([])
+
+    assert changed == (channel.transient and was_available)
+    if channel.transient:
+        assert not channel.is_available()
+    else:
+        assert seen(channel) == before
+
+
+@every_stored_kind
+@given(data=st.data())
+def test_a_channel_loaded_from_its_checkpoint_is_the_same(kind: Kind, data: st.DataObject) -> None:
+    channel = after(kind, data)
+    loaded = kind.build().from_checkpoint(channel.checkpoint())
+
+    assert loaded is not channel
+    assert loaded == channel
+    assert seen(loaded) == seen(channel)
+
+
+@every_kind
+@given(data=st.data())
+def test_missing_makes_a_channel_as_new(kind: Kind, data: st.DataObject) -> None:
+    assert seen(after(kind, data).from_checkpoint(MISSING)) == seen(kind.build())
+
+
+@every_kind
+@given(data=st.data())
+def test_a_stored_value_is_not_changed_by_later_updates(kind: Kind, data: st.DataObject) -> None:
+    channel = after(kind, data)
+    stored = channel.checkpoint()
+    before = repr(stored)
+
+    channel.update(data.draw(kind.batch))
+    channel.consume()
+
+    assert repr(stored) == before
+
+
+@every_kind
+@given(data=st.data())
+def test_a_copy_and_its_original_do_not_see_each_others_updates(kind: Kind, data: st.DataObject) -> None:
+    original = after(kind, data)
+    copied = original.copy()
+    before = seen(original)
+    assert seen(copied) == before
+
+    copied.update(data.draw(kind.batch))
+    copied.consume()
+    assert seen(original) == before
+
+    changed = seen(copied)
+    original.update(data.draw(kind.batch))
+    original.consume()
+    assert seen(copied) == changed
+
+
+@every_kind
+@given(data=st.data())
+def test_the_writes_given_to_a_channel_are_not_changed(kind: Kind, data: st.DataObject) -> None:
+    channel = after(kind, data)
+    batch = data.draw(kind.batch)
+    before = json.dumps(batch)
+
+    channel.update(batch)
+    channel.update(data.draw(kind.batch))
+
+    assert json.dumps(batch) == before
+
+
+@every_kind
+def test_a_channel_equals_one_built_alike_and_none_of_another_class(kind: Kind) -> None:
+    channel = kind.build()
+
+    assert channel == kind.build()
+    for other in (each.build() for each in KINDS):
+        if type(other) is not type(channel):
+            assert channel != other
+
+
+@every_kind
+def test_a_channel_can_be_annotated_inside_an_optional(kind: Kind) -> None:
+    channel = kind.build()
+    hint = Optional[Annotated[int, channel]]  # noqa: UP045  # the spelling whose members typing hashes
+
+    assert get_args(hint)[0].__metadata__[0] is channel
+
+
+@every_kind
+def test_equal_channels_in_annotations_of_one_type_stay_two(kind: Kind) -> None:
+    first, second = kind.build(), kind.build()
+
+    assert Annotated[int, first].__metadata__[0] is first  # type: ignore[attr-defined]  # of typing's own object
+    assert Annotated[int, second].__metadata__[0] is second  # type: ignore[attr-defined]  # of typing's own object
+
+
+@every_kind
+def test_a_channel_has_no_room_for_other_attributes(kind: Kind) -> None:
+    with pytest.raises(AttributeError):
+        kind.build().unheard_of = 1  # type: ignore[attr-defined]  # that it does not exist is the point
