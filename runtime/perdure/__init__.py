@@ -1,0 +1,20 @@
+"""Perdure: an asyncio-native agent runtime with Postgres durability."""
+
+from perdure.constants import END, START
+from perdure.data import Command, Overwrite, PregelTask, Send, StateSnapshot
+from perdure.graph.state import StateGraph
+from perdure.pregel.graph import Pregel
+
+__all__ = [
+    # describing a graph
+    "START",
+    "END",
+    "StateGraph",
+    "Send",
+    "Command",
+    "Overwrite",
+    # running it
+    "Pregel",
+    "StateSnapshot",
+    "PregelTask",
+]

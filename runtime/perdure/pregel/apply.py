@@ -1,0 +1,113 @@
+"""Merging a superstep's writes into the state, in one documented order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from perdure.channels.base import BaseChannel
+from perdure.ids import make_version
+from perdure.pregel.state import ThreadState
+from perdure.pregel.task import Task
+
+_BY_PATH = attrgetter("path")
+
+
+class Applied(NamedTuple):
+    """What a superstep did to the channels.
+
+    Attributes:
+        changed: every channel that has a new version.
+        updated: those of them that have a value; they drive the next superstep.
+    """
+
+    changed: set[str]
+    updated: list[str]
+
+
+def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Applied:
+    """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
+
+    Every channel that changes gets the same new version, named after the checkpoint that will
+    hold it. If a channel refuses what was written to it (InvalidUpdateError), the values and
+    versions are as they were.
+    """
+    if len(tasks) == 1:
+        ordered, preview = tasks, tasks[0].preview
+    else:
+        ordered, preview = sorted(tasks, key=_BY_PATH), None
+    grouped = _group(ordered)
+    changed = _consume(state, tasks)
+    updated = _write(state, grouped, preview, changed)
+    for name in state.transient.difference(grouped):
+        state.channels[name].update(())
+        state.refresh(name)
+        changed.add(name)
+    _mark_seen(state, tasks)
+    state.counter += 1
+    version = make_version(state.counter, checkpoint_id)
+    versions = state.versions
+    for name in changed:
+        versions[name] = version
+    return Applied(changed, updated)
+
+
+def _consume(state: ThreadState, tasks: Sequence[Task]) -> set[str]:
+    """Let the channels that triggered the tasks know it, before anything new is written to them."""
+    channels = state.channels
+    return {
+        trigger
+        for task in tasks
+        for trigger in task.triggers
+        if trigger in channels and channels[trigger].consume()
+    }
+
+
+def _mark_seen(state: ThreadState, tasks: Sequence[Task]) -> None:
+    versions, seen = state.versions, state.seen
+    for task in tasks:
+        for trigger in task.triggers:
+            if trigger in versions:
+                seen.setdefault(task.spec.name, {})[trigger] = versions[trigger]
+
+
+def _group(tasks: Sequence[Task]) -> dict[str, list[Any]]:
+    grouped: dict[str, list[Any]] = {}
+    for task in tasks:
+        for name, value in task.writes or ():
+            if name in grouped:
+                grouped[name].append(value)
+            else:
+                grouped[name] = [value]
+    return grouped
+
+
+def _write(
+    state: ThreadState,
+    grouped: dict[str, list[Any]],
+    preview: dict[str, BaseChannel[Any, Any]] | None,
+    changed: set[str],
+) -> list[str]:
+    """Give each channel its writes; a preview of the only task's writes is already what comes of them."""
+    channels = state.channels
+    updated = []
+    before: list[tuple[str, Any]] = []
+    try:
+        for name, values in grouped.items():
+            channel = channels[name]
+            if preview is not None and name in preview:
+                channels[name] = preview[name]
+            else:
+                before.append((name, channel.checkpoint()))
+                if not channel.update(values):
+                    continue
+            changed.add(name)
+            if state.refresh(name):
+                updated.append(name)
+    except BaseException:
+        for name, stored in before:
+            channels[name] = channels[name].from_checkpoint(stored)
+            state.refresh(name)
+        raise
+    return updated

@@ -1,0 +1,249 @@
+"""What of a run is persisted when: the one caller of the saver while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from perdure.channels.base import BaseChannel
+from perdure.checkpoint.base import BlobRow, CheckpointRow, Commit, RunEnd, SerializerProtocol, WriteRow
+from perdure.constants import ERROR, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
+from perdure.data import Send
+from perdure.errors import UnserializableValueError
+from perdure.ids import path_text
+from perdure.pregel.plan import Plan
+from perdure.pregel.session import Session
+from perdure.pregel.state import ThreadState
+from perdure.pregel.task import Task
+
+
+class Recorder:
+    """Turns one graph run's supersteps into commits, by its durability.
+
+    Attributes:
+        parent_id: the checkpoint that the next one will follow; None before the first.
+    """
+
+    __slots__ = ("_changed", "_metadata", "_plan", "_session", "_state", "namespace", "parent_id")
+
+    def __init__(
+        self,
+        plan: Plan,
+        state: ThreadState,
+        session: Session,
+        namespace: str,
+        parent_id: str | None,
+        metadata: Mapping[str, Any],
+    ) -> None:
+        self._plan = plan
+        self._state = state
+        self._session = session
+        self._metadata = metadata
+        self._changed: set[str] = set()
+        self.namespace = namespace
+        self.parent_id = parent_id
+
+    @property
+    def deferred(self) -> bool:
+        """Whether nothing is stored before the end."""
+        return self._session.durability == "exit"
+
+    async def before_superstep(self) -> None:
+        """Wait until as few finished supersteps are unacknowledged as the durability allows."""
+        if self._session.durability == "async":
+            await self._session.line.settle(supersteps=1)
+
+    def task_finished(self, task: Task) -> None:
+        """A task has finished while others of its superstep still run."""
+        if not self.deferred:
+            self._put(writes=self._task_rows(task))
+            task.stored = True
+            self._session.wake(task.superstep)
+
+    async def superstep_finished(
+        self,
+        tasks: Sequence[Task],
+        changed: Iterable[str],
+        checkpoint_id: str,
+        *,
+        source: str,
+        step: int,
+        end: RunEnd | None = None,
+        rides: bool = False,
+    ) -> None:
+        """Record a superstep whose writes were applied.
+
+        Args:
+            end: given with the last superstep of the run that holds the claim.
+            rides: the superstep ran no node, so it may be stored together with the next one.
+        """
+        self._changed.update(changed)
+        if self.deferred:
+            if end is not None:
+                self._put_checkpoint(checkpoint_id, source, step, [], end)
+                await self._session.line.settle()
+            return
+        unstored = [task for task in tasks if not task.stored]
+        writes = [row for task in unstored for row in self._task_rows(task)]
+        self._put_checkpoint(checkpoint_id, source, step, writes, end, superstep=not rides)
+        for task in unstored:
+            task.stored = True
+        if end is not None or (self._session.durability == "sync" and not rides):
+            await self._session.line.settle()
+        elif not rides:
+            self._session.wake(None)
+
+    async def run_stopped(
+        self, tasks: Sequence[Task], checkpoint_id: str, source: str, step: int, end: RunEnd | None
+    ) -> None:
+        """Record a superstep that did not come to its end: what finished, and what failed.
+
+        `checkpoint_id`, `source` and `step` are those of the checkpoint that the tasks ran from.
+        What cannot be encoded cannot keep the rest from being stored.
+        """
+        writes = [row for task in tasks for row in self._stopped_rows(task)]
+        try:
+            if self.deferred and self._changed:
+                self._put_checkpoint(checkpoint_id, source, step, writes, end)
+            else:
+                self._put(writes=writes, end=end)
+        except UnserializableValueError:
+            self._put(end=end)
+            raise
+        finally:
+            await self._session.line.settle()
+
+    def _stopped_rows(self, task: Task) -> list[WriteRow]:
+        if task.error is not None:
+            return [self._error_row(task, task.error)]
+        if task.writes is None or task.stored:
+            return []
+        try:
+            return self._task_rows(task)
+        except UnserializableValueError as error:
+            return [self._error_row(task, error)]
+
+    def _put_checkpoint(
+        self,
+        checkpoint_id: str,
+        source: str,
+        step: int,
+        writes: Sequence[WriteRow],
+        end: RunEnd | None,
+        *,
+        superstep: bool = True,
+    ) -> None:
+        state = self._state
+        row = CheckpointRow(
+            ns=self.namespace,
+            checkpoint_id=checkpoint_id,
+            parent_id=self.parent_id,
+            ts=datetime.fromtimestamp(self._session.clock.time_ns() / 1e9, UTC).isoformat(),
+            versions=orjson.dumps(state.versions),
+            seen=orjson.dumps(state.seen),
+            metadata={**self._metadata, "source": source, "step": step},
+        )
+        blobs = self._blobs()
+        self._put(checkpoints=(row,), blobs=blobs, writes=writes, end=end, superstep=superstep)
+        self.parent_id = checkpoint_id
+        self._changed.clear()
+
+    def _put(
+        self,
+        *,
+        checkpoints: Sequence[CheckpointRow] = (),
+        blobs: Sequence[BlobRow] = (),
+        writes: Sequence[WriteRow] = (),
+        end: RunEnd | None = None,
+        superstep: bool = False,
+    ) -> None:
+        session = self._session
+        if not (checkpoints or writes or end):
+            return
+        commit = Commit(
+            thread_id=session.thread_id,
+            fence=session.fence,
+            last_id=checkpoints[-1].checkpoint_id if checkpoints else None,
+            checkpoints=checkpoints,
+            blobs=blobs,
+            writes=writes,
+            end=end,
+        )
+        session.line.put(commit, superstep=superstep)
+
+    def _blobs(self) -> list[BlobRow]:
+        state, serde = self._state, self._session.saver.serde
+        rows = []
+        for name in sorted(self._changed):
+            payload = encode_channel(serde, state.channels[name], self._plan.untracked)
+            if payload is not None:
+                rows.append(BlobRow(self.namespace, name, state.versions[name], payload))
+        return rows
+
+    def _task_rows(self, task: Task) -> list[WriteRow]:
+        place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
+        writes = self._stored_writes(task)
+        if not writes:
+            return [WriteRow(*place, 0, NO_WRITES, b"null")]
+        return [
+            WriteRow(*place, index, name, self._encode_write(task, name, value))
+            for index, (name, value) in enumerate(writes)
+        ]
+
+    def _stored_writes(self, task: Task) -> list[tuple[str, Any]]:
+        """The task's writes without what is never stored: untracked keys, also as keys of a Send."""
+        untracked = self._plan.untracked
+        writes = task.writes or []
+        if not untracked:
+            return writes
+        return [
+            (name, _without(value, untracked) if name == TASKS else value)
+            for name, value in writes
+            if name not in untracked
+        ]
+
+    def _encode_write(self, task: Task, name: str, value: Any) -> bytes:
+        if value is None:
+            return b"null"
+        try:
+            return self._session.saver.serde.dumps(value)
+        except UnserializableValueError as error:
+            raise UnserializableValueError(
+                f"Node {task.name!r} wrote a value to {_called(name)} that cannot be stored: {error}"
+            ) from error
+
+    def _error_row(self, task: Task, error: BaseException | None) -> WriteRow:
+        place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
+        return WriteRow(*place, RESERVED_SLOTS[ERROR], ERROR, self._session.saver.serde.dumps(repr(error)))
+
+
+def encode_channel(
+    serde: SerializerProtocol, channel: BaseChannel[Any, Any], untracked: frozenset[str]
+) -> bytes | None:
+    """A channel's value as stored; None if it has none. Errors name the key."""
+    value = channel.checkpoint()
+    if value is MISSING:
+        return None
+    if value is None:
+        return b"null"
+    if channel.key == TASKS and untracked:
+        value = [_without(sent, untracked) for sent in value]
+    try:
+        return serde.dumps(value)
+    except UnserializableValueError as error:
+        raise UnserializableValueError(
+            f"The value of {_called(channel.key)} cannot be stored: {error}"
+        ) from error
+
+
+def _called(name: str) -> str:
+    return "a Send" if name == TASKS else f"state key {name!r}"
+
+
+def _without(sent: Send, untracked: frozenset[str]) -> Send:
+    if not isinstance(sent.arg, dict) or untracked.isdisjoint(sent.arg):
+        return sent
+    return Send(sent.node, {key: value for key, value in sent.arg.items() if key not in untracked})

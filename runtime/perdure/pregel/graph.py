@@ -1,0 +1,152 @@
+"""Pregel: what can be done with a compiled graph."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from perdure.checkpoint.base import BaseCheckpointSaver, Orphan
+from perdure.clock import SYSTEM_CLOCK, Clock
+from perdure.config import RunnableConfig, parse_config, require_thread
+from perdure.data import Durability, StateSnapshot, StreamMode
+from perdure.errors import GraphValidationError
+from perdure.pregel.opening import RunRequest
+from perdure.pregel.plan import Plan
+from perdure.pregel.run import run_graph
+from perdure.pregel.snapshots import read_snapshot
+from perdure.pregel.stream import Events, stream
+from perdure.pregel.writes import running_task
+
+_DURABILITIES = ("sync", "async", "exit")
+
+
+class Pregel:
+    """A compiled graph. It holds no state of any run, and may be used by many at once.
+
+    Attributes:
+        plan: the graph as it is run.
+        checkpointer: where threads are kept.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        checkpointer: BaseCheckpointSaver | bool | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.plan = plan
+        self.checkpointer = checkpointer
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    async def ainvoke(
+        self,
+        input: Mapping[str, Any] | None,
+        config: RunnableConfig | Mapping[str, Any] | None = None,
+        *,
+        output_keys: Sequence[str] | None = None,
+        durability: Durability | None = None,
+    ) -> dict[str, Any]:
+        """Run the graph to its end and return the output.
+
+        Args:
+            input: a mapping of state keys; None continues what the thread had left to do.
+            config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
+            output_keys: the state keys to return; default: those of the output schema.
+            durability: see Durability; default "async".
+
+        Raises:
+            MissingThreadError: there is a checkpointer, but no thread_id.
+            EmptyInputError: the input is None, and the thread has nothing to resume.
+            InvalidUpdateError: the input, or what a node returned, is not an update of the state.
+            GraphRecursionError: `recursion_limit` supersteps were not enough.
+            ThreadBusyError: another run holds the thread.
+            StaleRunError: this run lost its thread to another.
+            Exception: whatever a node raised, as itself, with a note that names the task.
+        """
+        return await run_graph(self._request(input, config, output_keys, durability, None))
+
+    def astream(
+        self,
+        input: Mapping[str, Any] | None,
+        config: RunnableConfig | Mapping[str, Any] | None = None,
+        *,
+        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        output_keys: Sequence[str] | None = None,
+        durability: Durability | None = None,
+    ) -> AsyncIterator[Any]:
+        """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
+
+        Leaving the iterator, in whatever way, cancels the run; what finished is stored.
+
+        Args:
+            stream_mode: "updates" yields `{node: update}` when a task ends; "values" the output
+                whenever a superstep changed it. For a list of modes, pairs `(mode, payload)`.
+        """
+        events = Events(stream_mode)
+        request = self._request(input, config, output_keys, durability, events)
+        return stream(events, partial(run_graph, request))
+
+    async def acontinue(self, orphan: Orphan) -> dict[str, Any]:
+        """Continue a run whose process is gone, and return its output; `recover` finds such runs.
+
+        Raises what `ainvoke` raises, and ThreadBusyError if the run is not an orphan any more.
+        """
+        configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
+        config = {**orphan.config, "configurable": configurable}
+        return await run_graph(self._request(None, config, None, orphan.durability, None, orphan))
+
+    async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:
+        """The thread as it is now, or at the checkpoint that the config names."""
+        settings = parse_config(config)
+        return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
+
+    def _saver(self) -> BaseCheckpointSaver:
+        if not isinstance(self.checkpointer, BaseCheckpointSaver):
+            raise GraphValidationError(
+                "No checkpointer set: this graph keeps nothing. Compile it with compile(checkpointer=...)."
+            )
+        return self.checkpointer
+
+    def _request(
+        self,
+        input: Any,
+        config: RunnableConfig | Mapping[str, Any] | None,
+        output_keys: Sequence[str] | None,
+        durability: Durability | None,
+        events: Events | None,
+        orphan: Orphan | None = None,
+    ) -> RunRequest:
+        if durability is not None and durability not in _DURABILITIES:
+            raise GraphValidationError(
+                f"Unknown durability {durability!r}. Known: {', '.join(_DURABILITIES)}."
+            )
+        parent = running_task()
+        settings = parse_config(config) if parent is None else parse_config(config, parent.superstep.settings)
+        return RunRequest(
+            plan=self.plan,
+            input=input,
+            settings=settings,
+            saver=self.checkpointer,
+            durability=durability or "async",
+            output_keys=self._output_keys(output_keys),
+            clock=self._clock,
+            events=events,
+            orphan=orphan,
+        )
+
+    def _output_keys(self, chosen: Sequence[str] | None) -> Sequence[str]:
+        if chosen is None:
+            return self.plan.output_keys
+        keys = (chosen,) if isinstance(chosen, str) else tuple(chosen)
+        for key in keys:
+            if key not in self.plan.state_keys:
+                raise GraphValidationError(
+                    f"Key {key!r} not in channels. Known: {', '.join(sorted(self.plan.state_keys))}."
+                )
+        return keys

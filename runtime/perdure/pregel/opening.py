@@ -1,0 +1,174 @@
+"""From a checkpoint and an input to the first superstep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
+from perdure.clock import Clock, IdSource
+from perdure.config import RunSettings
+from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START
+from perdure.data import Durability
+from perdure.errors import MissingNodeError
+from perdure.pregel.apply import apply
+from perdure.pregel.commit import Recorder
+from perdure.pregel.loop import Loop
+from perdure.pregel.plan import Calling, NodeSpec, Plan
+from perdure.pregel.prepare import fired_anywhere, prepare
+from perdure.pregel.session import Session
+from perdure.pregel.state import ThreadState
+from perdure.pregel.stream import Events
+from perdure.pregel.task import Task
+
+logger = logging.getLogger("perdure")
+
+_INPUT_SPEC: Final = NodeSpec(name=INPUT, action=lambda given: given, calling=Calling.INPUT, triggers=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A run as asked for.
+
+    Attributes:
+        input: None continues what is stored.
+        saver: None stores nothing, unless a surrounding run does; False stores nothing at all.
+        orphan: given when this run continues one whose process is gone.
+    """
+
+    plan: Plan
+    input: Any
+    settings: RunSettings
+    saver: BaseCheckpointSaver | bool | None
+    durability: Durability
+    output_keys: Sequence[str]
+    clock: Clock
+    events: Events | None = None
+    orphan: Orphan | None = None
+
+
+def stored_loop(
+    request: RunRequest,
+    session: Session,
+    head: CheckpointTuple | None,
+    parent: Task | None = None,
+    namespace: str = "",
+) -> Loop:
+    plan = request.plan
+    state = ThreadState(plan) if head is None else ThreadState.load(plan, head.checkpoint)
+    metadata = dict(request.settings.metadata)
+    if session.fence is not None:
+        metadata["run_id"] = session.fence.run_id
+    metadata["parents"] = {}
+    if parent is not None:
+        metadata["parents"] = {parent.superstep.namespace: parent.superstep.checkpoint_id}
+    recorder = Recorder(plan, state, session, namespace, None if head is None else id_of(head), metadata)
+    loop = new_loop(request, state, session.ids, session, recorder, namespace, root=parent is None)
+    if head is not None:
+        loop.checkpoint_id = id_of(head)
+        loop.source, loop.step = head.metadata.get("source", "loop"), head.metadata.get("step", -2)
+    return loop
+
+
+def new_loop(
+    request: RunRequest,
+    state: ThreadState,
+    ids: IdSource,
+    session: Session | None = None,
+    recorder: Recorder | None = None,
+    namespace: str = "",
+    *,
+    root: bool = True,
+) -> Loop:
+    return Loop(
+        request.plan,
+        state,
+        request.settings,
+        ids,
+        session=session,
+        recorder=recorder,
+        namespace=namespace,
+        root=root,
+        output_keys=request.output_keys,
+        events=request.events,
+    )
+
+
+async def start(loop: Loop, given: Mapping[str, Any]) -> None:
+    """Write an input; what the thread still had to do is dropped."""
+    superstep = loop.superstep()
+    dropped = [
+        Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
+        for name, triggers in fired_anywhere(loop.plan, loop.state).items()
+    ]
+    written = Task(_INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    written.writes = [(START, given)]
+    loop.checkpoint_id = loop.ids.next()
+    applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
+    await _record_opening(loop, "input", applied.changed)
+    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
+    loop.source, loop.step = source, loop.step + 1
+    if loop.recorder is not None:
+        await loop.recorder.superstep_finished(
+            (), changed, loop.checkpoint_id, source=source, step=loop.step, rides=True
+        )
+
+
+async def resume(loop: Loop, head: CheckpointTuple, *, fork: bool) -> None:
+    """Prepare what the thread still has to do, with what of it is stored already.
+
+    A fork continues from below the head, on a checkpoint of its own, and inherits no results.
+    """
+    _require_nodes(loop.plan, head)
+    if fork:
+        loop.checkpoint_id = loop.ids.next()
+        await _record_opening(loop, "fork", set())
+    loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
+    if not fork:
+        restore(loop.plan, loop.tasks, head.pending_writes or ())
+    loop.put_values()
+    for task in loop.tasks:
+        if task.writes is not None and loop.events is not None and loop.events.updates:
+            loop.put_update(task, __metadata__={"cached": True})
+
+
+def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) -> None:
+    """Give tasks that have finished before what they wrote; a task that only failed has not."""
+    stored: dict[str, list[tuple[str, Any]]] = {}
+    for task_id, channel, value in pending:
+        if channel not in RESERVED_SLOTS:
+            stored.setdefault(task_id, []).append((channel, value))
+    for task in tasks if stored else ():
+        writes = stored.get(task.id)
+        if writes is None:
+            continue
+        task.writes = [write for write in writes if write[0] in plan.channels]
+        task.stored = True
+        for channel in {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES}:
+            logger.warning(
+                "Task %s of node %r wrote to %r, which graph %r no longer has; the write is dropped.",
+                task.id,
+                task.name,
+                channel,
+                plan.name,
+            )
+
+
+def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
+    """A thread that waits on a node which is gone must not seem to have ended."""
+    for channel in head.checkpoint["channel_values"]:
+        name = channel.removeprefix("branch:to:")
+        if name != channel and name not in plan.nodes:
+            raise MissingNodeError(
+                f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
+                f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}."
+            )
+
+
+def id_of(stored: CheckpointTuple) -> str:
+    return stored.checkpoint["id"]

@@ -1,0 +1,81 @@
+"""Which tasks run now: a function of the state, never of timing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from perdure.channels.base import shallow_copy
+from perdure.constants import PULL, PUSH, START, TASKS
+from perdure.data import Send
+from perdure.errors import MissingNodeError
+from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.session import Superstep
+from perdure.pregel.state import ThreadState
+from perdure.pregel.task import Task
+
+PUSH_TRIGGERS = (PUSH,)
+
+
+def prepare(
+    plan: Plan, state: ThreadState, updated: Iterable[str] | None, superstep: Superstep
+) -> list[Task]:
+    """The tasks of the next superstep: Sends in the order of sending, then nodes by name.
+
+    Args:
+        updated: the channels that the last superstep gave a value, if that is known; else every
+            node is looked at, and those that run come in the order in which they were added.
+    """
+    if updated is None:
+        fired = fired_anywhere(plan, state)
+        names: Iterable[str] = fired
+    else:
+        fired = _fired_by(plan, updated)
+        names = sorted(fired) if len(fired) > 1 else fired
+    tasks = _sent(plan, state, superstep) if state.channels[TASKS].is_available() else []
+    nodes = plan.nodes
+    for name in names:
+        spec = nodes[name]
+        tasks.append(Task(spec, (PULL, name), tuple(sorted(fired[name])), _input(spec, state), superstep))
+    return tasks
+
+
+def _input(spec: NodeSpec, state: ThreadState) -> Any:
+    return state.channels[START].get() if spec.name == START else state.read()
+
+
+def _fired_by(plan: Plan, updated: Iterable[str]) -> dict[str, list[str]]:
+    """Nodes with a trigger among `updated`: their versions are new, so nobody can have seen them."""
+    fired: dict[str, list[str]] = {}
+    for channel in updated:
+        for name in plan.triggered.get(channel, ()):
+            fired.setdefault(name, []).append(channel)
+    return fired
+
+
+def fired_anywhere(plan: Plan, state: ThreadState) -> dict[str, list[str]]:
+    """Nodes with an available trigger of a version that they have not seen."""
+    fired: dict[str, list[str]] = {}
+    for name, spec in plan.nodes.items():
+        seen = state.seen.get(name, {})
+        for trigger in spec.triggers:
+            version = state.versions.get(trigger)
+            if version is None or not state.channels[trigger].is_available():
+                continue
+            if trigger not in seen or version > seen[trigger]:
+                fired.setdefault(name, []).append(trigger)
+    return fired
+
+
+def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
+    sends: list[Send] = state.channels[TASKS].get()
+    tasks = []
+    for index, send in enumerate(sends):
+        spec = plan.nodes.get(send.node)
+        if spec is None:
+            raise MissingNodeError(
+                f"The thread holds a Send to node {send.node!r}, which graph {plan.name!r} does not have. "
+                f"Its nodes are: {', '.join(name for name in plan.nodes if name != START)}."
+            )
+        tasks.append(Task(spec, (PUSH, index), PUSH_TRIGGERS, shallow_copy(send.arg), superstep))
+    return tasks

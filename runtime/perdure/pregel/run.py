@@ -1,0 +1,246 @@
+"""How a run begins: its thread claimed, its head read, its input turned into the first superstep."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import anyio
+import uuid6
+
+from perdure import faults
+from perdure.checkpoint.base import (
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    Claim,
+    ClaimRequest,
+    Fence,
+    LeasedSaver,
+    RunEnd,
+)
+from perdure.clock import IdSource
+from perdure.config import RunSettings, require_thread
+from perdure.constants import START
+from perdure.errors import (
+    EmptyInputError,
+    InvalidUpdateError,
+    ThreadBusyError,
+    UnfencedSaverWarning,
+    UnserializableValueError,
+)
+from perdure.pregel.hold import Wake, hold, renew, send_early
+from perdure.pregel.loop import CLEANUP_SECONDS, Loop
+from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, stored_loop
+from perdure.pregel.session import CommitLine, Session
+from perdure.pregel.state import ThreadState
+from perdure.pregel.task import Task
+from perdure.pregel.writes import running_task
+
+
+async def run_graph(request: RunRequest) -> dict[str, Any]:
+    """Run a graph from its opening to its end and return the output."""
+    _check_input(request)
+    parent = running_task()
+    session = None if parent is None or request.saver is False else parent.superstep.session
+    if parent is not None and session is not None:
+        if request.settings.thread_id is None:
+            return await _run_child(request, parent, session)
+        _refuse_own_thread(request, parent, session)
+    if isinstance(request.saver, BaseCheckpointSaver):
+        return await _run_root(request, request.saver, require_thread(request.settings))
+    _require_input(request)
+    loop = new_loop(request, ThreadState(request.plan), IdSource(request.clock))
+    await start(loop, request.input)
+    return await loop.run()
+
+
+def _check_input(request: RunRequest) -> None:
+    """Refuse, before anything is touched, what no state can take."""
+    if request.input is not None and not isinstance(request.input, Mapping):
+        raise InvalidUpdateError(
+            f"Expected dict, got {request.input!r}: the input of graph {request.plan.name!r} is a mapping "
+            f"of its state's keys, not {type(request.input).__name__}; None resumes a stored thread."
+        )
+
+
+def _require_input(request: RunRequest) -> None:
+    if request.input is None:
+        raise EmptyInputError(
+            f"Received no input for {START}: graph {request.plan.name!r} has nothing stored here to resume. "
+            "Pass a mapping of state keys; {} is one."
+        )
+
+
+def _refuse_own_thread(request: RunRequest, parent: Task, session: Session) -> None:
+    thread_id = request.settings.thread_id
+    if thread_id == session.thread_id and request.saver in (None, session.saver):
+        raise ThreadBusyError(
+            f"Node {parent.name!r} invokes a graph on thread {thread_id!r}, on which it runs itself: it "
+            "would wait for itself. Leave thread_id out to run the graph below this node, or "
+            "name another thread."
+        )
+
+
+# A run with a thread of its own
+
+
+async def _run_root(request: RunRequest, saver: BaseCheckpointSaver, thread_id: str) -> dict[str, Any]:
+    if isinstance(saver, LeasedSaver):
+        return await _run_claimed(request, saver, thread_id)
+    warnings.warn(
+        f"{type(saver).__name__} has no leases: nothing keeps two runs on one thread apart, and runs that "
+        "crash are not found by recover().",
+        UnfencedSaverWarning,
+        stacklevel=2,
+    )
+    head = await saver.aget_tuple({"configurable": _address(request.settings, thread_id)})
+    session, wake = _session(request, saver, thread_id, None)
+    if head is not None:
+        session.ids.advance_past(id_of(head))
+    body = partial(_open_and_run, request, session, head)
+    return await hold(body, partial(send_early, session.line, wake))
+
+
+async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) -> dict[str, Any]:
+    claim = await _claim(request, saver, thread_id)
+    session, wake = _session(request, saver, thread_id, claim.fence)
+    if claim.last_id is not None:
+        session.ids.advance_past(claim.last_id)
+    try:
+        return await hold(
+            partial(_open_and_run, request, session, claim.head),
+            partial(send_early, session.line, wake),
+            partial(renew, saver, claim.fence, request.clock),
+        )
+    finally:
+        saver.forget(claim.fence)
+
+
+async def _claim(request: RunRequest, saver: LeasedSaver, thread_id: str) -> Claim:
+    asked = _claim_request(request, saver, thread_id)
+    if faults.hook is not None:
+        await faults.reach("claim.send", thread_id)
+    claim = await saver.aclaim(asked)
+    if faults.hook is not None:
+        await faults.reach("claim.acknowledged", thread_id)
+    return claim
+
+
+def _claim_request(request: RunRequest, saver: LeasedSaver, thread_id: str) -> ClaimRequest:
+    settings, orphan = request.settings, request.orphan
+    try:
+        recorded = saver.serde.dumps(request.input)
+    except UnserializableValueError as error:
+        raise UnserializableValueError(f"The input cannot be recorded: {error}") from error
+    return ClaimRequest(
+        thread_id=thread_id,
+        run_id=orphan.run_id if orphan is not None else settings.run_id or str(uuid6.uuid7()),
+        graph=request.plan.name,
+        signature=request.plan.signature,
+        input=recorded,
+        config=_recorded_config(settings),
+        durability=request.durability,
+        checkpoint_id=settings.checkpoint_id,
+        successor_of=orphan.epoch if orphan is not None else None,
+    )
+
+
+def _recorded_config(settings: RunSettings) -> dict[str, Any]:
+    """What a successor must be called with, beside thread and input."""
+    return {
+        "configurable": {"checkpoint_id": settings.checkpoint_id},
+        "recursion_limit": settings.recursion_limit,
+        "max_concurrency": settings.max_concurrency,
+        "metadata": dict(settings.metadata),
+    }
+
+
+def _session(
+    request: RunRequest, saver: BaseCheckpointSaver, thread_id: str, fence: Fence | None
+) -> tuple[Session, Wake]:
+    wake = Wake()
+    session = Session(
+        saver=saver,
+        thread_id=thread_id,
+        fence=fence,
+        durability=request.durability,
+        clock=request.clock,
+        ids=IdSource(request.clock),
+        line=CommitLine(saver),
+        wake=wake.ring,
+    )
+    return session, wake
+
+
+async def _open_and_run(
+    request: RunRequest, session: Session, head: CheckpointTuple | None
+) -> dict[str, Any]:
+    try:
+        loop = await _open(request, session, head)
+    except BaseException as error:
+        await _give_back(session, error)
+        raise
+    return await loop.run()
+
+
+async def _give_back(session: Session, error: BaseException) -> None:
+    """Release a claim that nothing was done with."""
+    if session.fence is None or not isinstance(session.saver, LeasedSaver):
+        return
+    status = RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
+    try:
+        with anyio.fail_after(CLEANUP_SECONDS, shield=True):
+            await session.saver.arelease(session.fence, status)
+    except Exception as failure:
+        error.add_note(f"The thread could not be given back: {failure!r}")
+
+
+async def _open(request: RunRequest, session: Session, head: CheckpointTuple | None) -> Loop:
+    given = request.input
+    if request.orphan is not None:
+        given = None if request.orphan.started else session.saver.serde.loads(request.orphan.input)
+    if head is None and given is None:
+        raise EmptyInputError(
+            f"Received no input for {START}: thread {session.thread_id!r} has nothing to resume. "
+            "Pass a mapping of state keys; {} is one."
+        )
+    loop = stored_loop(request, session, head)
+    if given is not None:
+        await start(loop, given)
+    elif head is not None:
+        below = request.settings.checkpoint_id is not None and await _is_below_head(session, head)
+        await resume(loop, head, fork=below)
+    return loop
+
+
+async def _is_below_head(session: Session, head: CheckpointTuple) -> bool:
+    newest = await session.saver.aget_tuple({"configurable": {"thread_id": session.thread_id}})
+    return newest is not None and id_of(newest) != id_of(head)
+
+
+# A run below a node of another
+
+
+async def _run_child(request: RunRequest, parent: Task, session: Session) -> dict[str, Any]:
+    """Run a graph that a node invokes: on its thread, under its claim, in a namespace of the task's own.
+
+    If the task ran before, in a process that is gone, the child continues what is stored of it.
+    """
+    namespace = parent.child_namespace()
+    head = None
+    if parent.superstep.resumed:
+        address = {"thread_id": session.thread_id, "checkpoint_ns": namespace}
+        head = await session.saver.aget_tuple({"configurable": address})
+    loop = stored_loop(request, session, head, parent, namespace)
+    if head is not None:
+        await resume(loop, head, fork=False)
+    else:
+        _require_input(request)
+        await start(loop, request.input)
+    return await loop.run()
+
+
+def _address(settings: RunSettings, thread_id: str) -> dict[str, Any]:
+    return {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": settings.checkpoint_id}

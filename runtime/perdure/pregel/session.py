@@ -1,0 +1,134 @@
+"""What a run shares with the child graphs below it: its thread, its ids, and one line of commits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import anyio
+
+from perdure import faults
+from perdure.checkpoint.base import BaseCheckpointSaver, Commit, Fence
+from perdure.clock import Clock, IdSource
+from perdure.config import RunSettings
+from perdure.data import Durability
+
+
+class CommitLine:
+    """The commits of one run, in order.
+
+    There is no sender: whoever needs an answer sends all that has gathered, and those who come
+    meanwhile find it sent. What was sent but not acknowledged stays in the line and is sent again,
+    which a saver allows; after the first failure nothing more is sent.
+    """
+
+    __slots__ = ("_failure", "_line", "_lock", "_saver", "_supersteps")
+
+    def __init__(self, saver: BaseCheckpointSaver) -> None:
+        self._saver = saver
+        self._line: deque[tuple[Commit, bool]] = deque()
+        self._supersteps = 0
+        self._lock = anyio.Lock()
+        self._failure: BaseException | None = None
+
+    def put(self, commit: Commit, *, superstep: bool) -> None:
+        """Append a commit; `superstep` says that it holds a finished superstep."""
+        self._line.append((commit, superstep))
+        self._supersteps += superstep
+
+    async def settle(self, *, supersteps: int = 0) -> None:
+        """Return when at most so many finished supersteps, and for 0 nothing else, are unacknowledged."""
+        while self._waits(supersteps):
+            async with self._lock:
+                if self._failure is not None:
+                    raise self._failure
+                if self._waits(supersteps):
+                    await self._send()
+
+    def _waits(self, supersteps: int) -> bool:
+        return bool(self._line) if supersteps == 0 else self._supersteps > supersteps
+
+    async def _send(self) -> None:
+        count = len(self._line)
+        commit = merge([commit for commit, _ in self._line])
+        kind = "commit" if commit.checkpoints else "writes"
+        try:
+            if faults.hook is not None:
+                await faults.reach(f"{kind}.send", commit.thread_id)  # type: ignore[arg-type]
+            await self._saver.acommit(commit)
+            if faults.hook is not None:
+                await faults.reach(f"{kind}.acknowledged", commit.thread_id)  # type: ignore[arg-type]
+        except Exception as error:
+            self._failure = error
+            raise
+        for _ in range(count):
+            self._supersteps -= self._line.popleft()[1]
+
+
+def merge(commits: list[Commit]) -> Commit:
+    """One commit that does what `commits`, all of one run, do one after the other."""
+    if len(commits) == 1:
+        return commits[0]
+    last = commits[-1]
+    return Commit(
+        thread_id=last.thread_id,
+        fence=last.fence,
+        last_id=max((c.last_id for c in commits if c.last_id is not None), default=None),
+        checkpoints=[row for commit in commits for row in commit.checkpoints],
+        blobs=[row for commit in commits for row in commit.blobs],
+        writes=[row for commit in commits for row in commit.writes],
+        end=last.end,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A run's hold on its thread.
+
+    Attributes:
+        fence: the proof of its claim; None with a saver that has no leases.
+        line: where its commits go, and those of the child graphs below it.
+        ids: draws ids greater than all of the thread.
+        wake: called when the line holds something that nobody is about to send; with the superstep
+            whose end makes that untrue, if there is one.
+    """
+
+    saver: BaseCheckpointSaver
+    thread_id: str
+    fence: Fence | None
+    durability: Durability
+    clock: Clock
+    ids: IdSource
+    line: CommitLine
+    wake: Callable[[Superstep | None], None]
+
+
+class Superstep:
+    """Where tasks run: what their ids are made of, and what child graphs inherit.
+
+    Attributes:
+        checkpoint_id: the checkpoint that the tasks were prepared from.
+        resumed: whether some of the tasks may have run before.
+        session: None for a run that stores nothing.
+        unfinished: how many of the tasks have not ended.
+    """
+
+    __slots__ = ("checkpoint_id", "namespace", "resumed", "session", "settings", "step", "unfinished")
+
+    def __init__(
+        self,
+        checkpoint_id: str,
+        namespace: str,
+        step: int,
+        settings: RunSettings,
+        session: Session | None,
+        resumed: bool = False,
+    ) -> None:
+        self.checkpoint_id = checkpoint_id
+        self.namespace = namespace
+        self.step = step
+        self.settings = settings
+        self.session = session
+        self.resumed = resumed
+        self.unfinished = 0

@@ -1,0 +1,76 @@
+"""A thread at rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from perdure.config import RunSettings
+from perdure.constants import ERROR
+from perdure.data import PregelTask, StateSnapshot
+from perdure.pregel.apply import apply
+from perdure.pregel.opening import restore
+from perdure.pregel.plan import Plan
+from perdure.pregel.prepare import prepare
+from perdure.pregel.session import Superstep
+from perdure.pregel.state import ThreadState
+from perdure.pregel.task import Task
+
+
+async def read_snapshot(
+    plan: Plan, saver: BaseCheckpointSaver, settings: RunSettings, thread_id: str
+) -> StateSnapshot:
+    """The addressed checkpoint as people see it.
+
+    Of the newest one, the results of tasks that have finished already count as part of the state;
+    of an older one, addressed by its id, they do not.
+    """
+    address = {
+        "thread_id": thread_id,
+        "checkpoint_ns": settings.namespace,
+        "checkpoint_id": settings.checkpoint_id,
+    }
+    stored = await saver.aget_tuple({"configurable": address})
+    if stored is None:
+        given = {key: value for key, value in address.items() if value is not None}
+        return StateSnapshot({}, (), {"configurable": given}, None, None, None, ())
+    return _snapshot(plan, settings, stored, live=settings.checkpoint_id is None)
+
+
+def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, live: bool) -> StateSnapshot:
+    state = ThreadState.load(plan, stored.checkpoint)
+    step = stored.metadata.get("step", -2) + 1
+    superstep = Superstep(stored.checkpoint["id"], settings.namespace, step, settings, None)
+    tasks = prepare(plan, state, None, superstep)
+    pending = stored.pending_writes or []
+    restore(plan, tasks, pending)
+    errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
+    seen = tuple(_task(plan, task, errors.get(task.id)) for task in tasks)
+    waiting = tuple(task.name for task in tasks if task.writes is None or not live)
+    finished = [task for task in tasks if task.writes is not None]
+    if live and finished:
+        apply(state, finished, stored.checkpoint["id"])
+    return StateSnapshot(
+        values=state.select(key for key in plan.channels if key in plan.state_keys),
+        next=waiting,
+        config=stored.config,
+        metadata=dict(stored.metadata),
+        created_at=stored.checkpoint["ts"],
+        parent_config=stored.parent_config,
+        tasks=seen,
+    )
+
+
+def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:
+    return PregelTask(task.id, task.name, task.path, error=error, result=_result(plan, task))
+
+
+def _result(plan: Plan, task: Task) -> dict[str, Any] | None:
+    """What a finished task wrote to the state; a key written more than once as `{"$writes": [...]}`."""
+    if task.writes is None:
+        return None
+    written: dict[str, list[Any]] = {}
+    for key, value in task.writes:
+        if key in plan.state_keys:
+            written.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else {"$writes": values} for key, values in written.items()}

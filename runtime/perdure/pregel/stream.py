@@ -1,0 +1,96 @@
+"""Events and their shapes; the host task that owns a streamed run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final, get_args
+
+import anyio
+
+from perdure.data import StreamMode
+from perdure.errors import GraphValidationError
+
+STREAM_MODES: Final[tuple[StreamMode, ...]] = get_args(StreamMode)
+BUFFER_SIZE: Final = 64
+"""How many events a run may be ahead of its reader when a superstep begins."""
+
+
+class Events:
+    """What a run tells its reader: a buffer that the run fills and the reader empties.
+
+    Putting never waits; the run waits for room between supersteps.
+    """
+
+    __slots__ = ("_buffer", "_filled", "_room", "_tagged", "closed", "updates", "values")
+
+    def __init__(self, modes: StreamMode | Sequence[StreamMode]) -> None:
+        chosen = (modes,) if isinstance(modes, str) else tuple(modes)
+        for mode in chosen:
+            if mode not in STREAM_MODES:
+                raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(STREAM_MODES)}.")
+        self.values = "values" in chosen
+        self.updates = "updates" in chosen
+        self._tagged = not isinstance(modes, str)
+        self._buffer: deque[Any] = deque()
+        self._filled: asyncio.Event = asyncio.Event()
+        self._room: asyncio.Event = asyncio.Event()
+        self.closed = False
+
+    def put(self, mode: StreamMode, payload: Any) -> None:
+        self._buffer.append((mode, payload) if self._tagged else payload)
+        self._filled.set()
+
+    def close(self) -> None:
+        """There will be no more events."""
+        self.closed = True
+        self._filled.set()
+
+    async def room(self) -> None:
+        """Wait until the reader is less than BUFFER_SIZE events behind."""
+        while len(self._buffer) >= BUFFER_SIZE:
+            self._room.clear()
+            await self._room.wait()
+
+    async def batch(self) -> deque[Any]:
+        """Everything put since the last batch, at least one event; empty only at the end."""
+        while not self._buffer and not self.closed:
+            self._filled.clear()
+            await self._filled.wait()
+        batch, self._buffer = self._buffer, deque()
+        self._room.set()
+        return batch
+
+
+async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterator[Any]:
+    """Run in a task of its own and yield its events; leaving the iterator cancels the run and waits for it.
+
+    The iterator itself is never inside a cancel scope: it may be left at any yield, and closed from
+    another task.
+    """
+
+    async def host() -> None:
+        try:
+            await run()
+        finally:
+            events.close()
+
+    task = asyncio.create_task(host())
+    try:
+        while batch := await events.batch():
+            while batch:
+                yield batch.popleft()
+        await task
+    finally:
+        if not task.done():
+            task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((task,))
+        _mark_retrieved(task)
+
+
+def _mark_retrieved(task: asyncio.Task[None]) -> None:
+    """Read the outcome of a task that nobody awaits any more, lest it be reported as forgotten."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,74 @@
+"""Recovery: finding the runs whose process is gone, and continuing them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from perdure.checkpoint.base import LeasedSaver, Orphan
+from perdure.errors import RecoveryRefusedError, ThreadBusyError
+from perdure.pregel.graph import Pregel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """An orphaned run that was continued here.
+
+    Attributes:
+        output: what the run returned; None if it failed.
+        error: what it failed with.
+    """
+
+    thread_id: str
+    run_id: str
+    output: dict[str, Any] | None = None
+    error: Exception | None = None
+
+
+async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10) -> list[Recovered]:
+    """Continue the runs of `graph` whose lease has run out, and wait until they end.
+
+    A run goes on from its last stored superstep; one that had stored none starts from its recorded
+    input. Runs that another process claims first are left to it. Orphans of several processes, and
+    several recoverers at once, are fine.
+
+    Args:
+        limit: find at most so many.
+        max_concurrency: continue at most so many at the same time.
+
+    Raises:
+        RecoveryRefusedError: the graph's checkpointer keeps no leases, so a run that is gone cannot
+            be told from one that is slow.
+    """
+    saver = graph.checkpointer
+    if not isinstance(saver, LeasedSaver):
+        raise RecoveryRefusedError(
+            f"Graph {graph.name!r} has {type(saver).__name__} as its checkpointer, which keeps no leases. "
+            "Use one that does, such as PostgresSaver."
+        )
+    recovered: list[Recovered] = []
+    waiting = iter(await saver.aorphans(graph=graph.name, limit=limit))
+
+    async def work() -> None:
+        for orphan in waiting:
+            outcome = await _continue(graph, orphan)
+            if outcome is not None:
+                recovered.append(outcome)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(max_concurrency):
+            group.start_soon(work)
+    return recovered
+
+
+async def _continue(graph: Pregel, orphan: Orphan) -> Recovered | None:
+    """Continue one run; None if another process was faster."""
+    try:
+        output = await graph.acontinue(orphan)
+    except ThreadBusyError:
+        return None
+    except Exception as error:  # it is the run's own, recorded with it, and must not stop the others
+        return Recovered(thread_id=orphan.thread_id, run_id=orphan.run_id, error=error)
+    return Recovered(thread_id=orphan.thread_id, run_id=orphan.run_id, output=output)
