@@ -1,5 +1,6 @@
 """Perdure: an asyncio-native agent runtime with Postgres durability."""
 
+from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import END, START
 from perdure.data import Command, Overwrite, PregelTask, Send, StateSnapshot
 from perdure.graph.state import StateGraph
@@ -15,6 +16,8 @@ __all__ = [
     "Overwrite",
     # running it
     "Pregel",
+    # keeping it
+    "InMemorySaver",
     "StateSnapshot",
     "PregelTask",
 ]

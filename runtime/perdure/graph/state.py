@@ -209,6 +209,9 @@ class StateGraph:
             input_keys=frozenset(channels_of(self.input_schema)),
             output_keys=tuple(channels_of(self.output_schema)),
             untracked=frozenset(k for k, c in self.channels.items() if isinstance(c, UntrackedValue)),
+            barriers=frozenset(
+                key for key, channel in channels.items() if isinstance(channel, NamedBarrierValue)
+            ),
             initial=tuple(key for key, channel in channels.items() if channel.is_available()),
             signature=sign(nodes, channels),
         )

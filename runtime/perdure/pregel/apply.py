@@ -38,7 +38,7 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
     else:
         ordered, preview = sorted(tasks, key=_BY_PATH), None
     grouped = _group(ordered)
-    changed = _consume(state, tasks)
+    changed = _consume(state, tasks) if state.plan.barriers else set()
     updated = _write(state, grouped, preview, changed)
     for name in state.transient.difference(grouped):
         state.channels[name].update(())
@@ -55,12 +55,12 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
 
 def _consume(state: ThreadState, tasks: Sequence[Task]) -> set[str]:
     """Let the channels that triggered the tasks know it, before anything new is written to them."""
-    channels = state.channels
+    barriers, channels = state.plan.barriers, state.channels
     return {
         trigger
         for task in tasks
         for trigger in task.triggers
-        if trigger in channels and channels[trigger].consume()
+        if trigger in barriers and channels[trigger].consume()
     }
 
 
@@ -95,10 +95,10 @@ def _write(
     before: list[tuple[str, Any]] = []
     try:
         for name, values in grouped.items():
-            channel = channels[name]
             if preview is not None and name in preview:
                 channels[name] = preview[name]
             else:
+                channel = state.own(name)
                 before.append((name, channel.checkpoint()))
                 if not channel.update(values):
                     continue

@@ -62,6 +62,7 @@ class Plan:
         state_keys: the channels that make up the state.
         input_keys, output_keys: those that an input may write and a result shows.
         untracked: state keys that are never stored.
+        barriers: channels that change when a task that they triggered has run.
         initial: channels that have a value before anything is written.
         signature: changes when the nodes or channels do.
     """
@@ -74,6 +75,7 @@ class Plan:
     input_keys: frozenset[str]
     output_keys: tuple[str, ...]
     untracked: frozenset[str]
+    barriers: frozenset[str]
     initial: tuple[str, ...]
     signature: str
 

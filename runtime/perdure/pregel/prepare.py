@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from perdure.channels.base import shallow_copy
 from perdure.constants import PULL, PUSH, START, TASKS
 from perdure.data import Send
 from perdure.errors import MissingNodeError
-from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.plan import Plan
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
@@ -32,16 +31,16 @@ def prepare(
     else:
         fired = _fired_by(plan, updated)
         names = sorted(fired) if len(fired) > 1 else fired
-    tasks = _sent(plan, state, superstep) if state.channels[TASKS].is_available() else []
+    tasks = _sent(plan, state, superstep) if TASKS in state.transient else []
     nodes = plan.nodes
     for name in names:
         spec = nodes[name]
-        tasks.append(Task(spec, (PULL, name), tuple(sorted(fired[name])), _input(spec, state), superstep))
+        triggers = fired[name]
+        if len(triggers) > 1:
+            triggers.sort()
+        given = state.channels[START].get() if name == START else state.read()
+        tasks.append(Task(spec, (PULL, name), tuple(triggers), given, superstep))
     return tasks
-
-
-def _input(spec: NodeSpec, state: ThreadState) -> Any:
-    return state.channels[START].get() if spec.name == START else state.read()
 
 
 def _fired_by(plan: Plan, updated: Iterable[str]) -> dict[str, list[str]]:
@@ -49,7 +48,10 @@ def _fired_by(plan: Plan, updated: Iterable[str]) -> dict[str, list[str]]:
     fired: dict[str, list[str]] = {}
     for channel in updated:
         for name in plan.triggered.get(channel, ()):
-            fired.setdefault(name, []).append(channel)
+            if name in fired:
+                fired[name].append(channel)
+            else:
+                fired[name] = [channel]
     return fired
 
 

@@ -190,18 +190,16 @@ def _in_context(context: Context, coroutine: Coroutine[Any, Any, Any]) -> Genera
     """
     step: Callable[[Any], Any] = coroutine.send
     argument: Any = None
-    try:
-        while True:
-            try:
-                waited_for = context.run(step, argument)
-            except StopIteration as returned:
-                return returned.value
-            try:
-                argument = yield waited_for
-                step = coroutine.send
-            except GeneratorExit:
-                raise
-            except BaseException as thrown:
-                argument, step = thrown, coroutine.throw
-    finally:
-        context.run(coroutine.close)
+    while True:
+        try:
+            waited_for = context.run(step, argument)
+        except StopIteration as returned:
+            return returned.value
+        try:
+            argument = yield waited_for
+            step = coroutine.send
+        except GeneratorExit:
+            context.run(coroutine.close)
+            raise
+        except BaseException as thrown:
+            argument, step = thrown, coroutine.throw

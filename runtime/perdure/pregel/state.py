@@ -16,6 +16,7 @@ class ThreadState:
     """Everything that `prepare` reads and `apply` changes.
 
     Attributes:
+        channels: those of the plan itself until they are first written to, then this thread's own.
         values: the state keys that have a value; kept in step with the channels, so that reading
             the state costs one dict copy.
         containers: those of `values` that are mutable containers, and so are copied when read.
@@ -23,13 +24,11 @@ class ThreadState:
         counter: the greatest counter of any version.
     """
 
-    __slots__ = ("channels", "containers", "counter", "keys", "seen", "transient", "values", "versions")
+    __slots__ = ("channels", "containers", "counter", "plan", "seen", "transient", "values", "versions")
 
     def __init__(self, plan: Plan) -> None:
-        self.keys = plan.state_keys
-        self.channels: dict[str, BaseChannel[Any, Any]] = {
-            name: channel.copy() for name, channel in plan.channels.items()
-        }
+        self.plan = plan
+        self.channels: dict[str, BaseChannel[Any, Any]] = dict(plan.channels)
         self.values: dict[str, Any] = {}
         self.containers: set[str] = set()
         self.transient: set[str] = set()
@@ -44,7 +43,7 @@ class ThreadState:
         """The state that a checkpoint holds. Channels that the graph no longer has are left behind."""
         state = cls(plan)
         stored = checkpoint["channel_values"]
-        for name, channel in state.channels.items():
+        for name, channel in plan.channels.items():
             if name in stored:
                 state.channels[name] = channel.from_checkpoint(stored[name])
                 state.refresh(name)
@@ -52,6 +51,13 @@ class ThreadState:
         state.seen = {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()}
         state.counter = max(map(version_counter, state.versions.values()), default=0)
         return state
+
+    def own(self, name: str) -> BaseChannel[Any, Any]:
+        """A channel to be changed: the plan's is copied before this thread first writes to it."""
+        channel = self.channels[name]
+        if channel is self.plan.channels[name]:
+            channel = self.channels[name] = channel.copy()
+        return channel
 
     def refresh(self, name: str) -> bool:
         """Bring `values` and `transient` in step with a channel; returns whether it has a value."""
@@ -63,7 +69,7 @@ class ThreadState:
             return False
         if channel.transient:
             self.transient.add(name)
-        if name in self.keys:
+        if name in self.plan.state_keys:
             self.values[name] = value = channel.get()
             if is_container(value):
                 self.containers.add(name)
@@ -87,7 +93,7 @@ class ThreadState:
         """Copies of the state keys that `writes` touch, with the writes applied."""
         grouped: dict[str, list[Any]] = {}
         for key, value in writes:
-            if key in self.keys:
+            if key in self.plan.state_keys:
                 grouped.setdefault(key, []).append(value)
         changed = {key: self.channels[key].copy() for key in grouped}
         for key, channel in changed.items():

@@ -1,0 +1,123 @@
+"""What the in-process saver keeps of one thread in one namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import orjson
+
+from perdure.checkpoint.base import BlobRow, CheckpointRow, WriteRow
+
+Writer = tuple[str, int]
+"""The run that stored a checkpoint, and its epoch then."""
+
+
+class Stored(NamedTuple):
+    """A checkpoint row with its metadata encoded; what the row's own `metadata` refers to is not read."""
+
+    row: CheckpointRow
+    metadata: bytes
+    writer: Writer | None
+
+    def opened(self) -> CheckpointRow:
+        """The row with a copy of its metadata."""
+        return self.row._replace(metadata=orjson.loads(self.metadata))
+
+
+class Shelf:
+    """Checkpoints, values and pending writes of one namespace of a thread.
+
+    Readers may hold on to a shelf: rows are added to it, and never taken from it. What deletes makes
+    a new one.
+
+    Attributes:
+        blobs: payloads by channel and version.
+        writes: by checkpoint, then by task and index.
+        newest: the greatest checkpoint id; "" when there is none.
+    """
+
+    __slots__ = ("blobs", "checkpoints", "newest", "writes")
+
+    def __init__(self) -> None:
+        self.checkpoints: dict[str, Stored] = {}
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.writes: dict[str, dict[tuple[str, int], WriteRow]] = {}
+        self.newest = ""
+
+    def add_checkpoint(self, stored: Stored) -> None:
+        checkpoint_id = stored.row.checkpoint_id
+        self.checkpoints[checkpoint_id] = stored
+        if checkpoint_id > self.newest:
+            self.newest = checkpoint_id
+
+    def add_blob(self, row: BlobRow) -> None:
+        self.blobs.setdefault((row.channel, row.version), row.payload)
+
+    def add_write(self, row: WriteRow) -> None:
+        pending = self.writes.get(row.checkpoint_id)
+        if pending is None:
+            pending = self.writes[row.checkpoint_id] = {}
+        if row.idx < 0:
+            pending[row.task_id, row.idx] = row
+        else:
+            pending.setdefault((row.task_id, row.idx), row)
+
+    def pending(self, checkpoint_id: str) -> list[WriteRow]:
+        return list(self.writes.get(checkpoint_id, {}).values())
+
+    def holds_checkpoint(self, row: CheckpointRow, writer: Writer) -> bool:
+        """Whether this run stored it, under this epoch."""
+        stored = self.checkpoints.get(row.checkpoint_id)
+        return stored is not None and stored.writer == writer
+
+    def holds_blob(self, row: BlobRow) -> bool:
+        return (row.channel, row.version) in self.blobs
+
+    def holds_write(self, row: WriteRow) -> bool:
+        """Whether it was stored, or its place was taken and would not be given to it."""
+        held = self.writes.get(row.checkpoint_id, {}).get((row.task_id, row.idx))
+        return held is not None and (row.idx >= 0 or held == row)
+
+    def without(self, checkpoint_ids: Collection[str]) -> Shelf:
+        """This shelf less these checkpoints, the writes pending on them, and values that only they had."""
+        shelf = Shelf()
+        for checkpoint_id, stored in self.checkpoints.items():
+            if checkpoint_id not in checkpoint_ids:
+                shelf.add_checkpoint(stored)
+        versions = (orjson.loads(stored.row.versions) for stored in shelf.checkpoints.values())
+        kept = {place for by_channel in versions for place in by_channel.items()}
+        shelf.blobs = {place: payload for place, payload in self.blobs.items() if place in kept}
+        shelf.writes = {
+            checkpoint_id: dict(pending)
+            for checkpoint_id, pending in self.writes.items()
+            if checkpoint_id not in checkpoint_ids
+        }
+        return shelf
+
+    def pruned(self) -> Shelf:
+        """The newest checkpoint alone; it no longer names a parent."""
+        shelf = self.without((self.checkpoints.keys() | self.writes.keys()) - {self.newest})
+        if newest := shelf.checkpoints.get(self.newest):
+            shelf.add_checkpoint(newest._replace(row=newest.row._replace(parent_id=None)))
+        return shelf
+
+    def named_by(self, run_ids: Collection[str]) -> set[str]:
+        """The checkpoints whose metadata names one of these runs."""
+        return {
+            checkpoint_id
+            for checkpoint_id, stored in self.checkpoints.items()
+            if orjson.loads(stored.metadata).get("run_id") in run_ids
+        }
+
+    def copy_from(self, other: Shelf) -> None:
+        """Add what `other` has and this one has not."""
+        self._add_missing(other.checkpoints.values())
+        self.blobs = other.blobs | self.blobs
+        for checkpoint_id, pending in other.writes.items():
+            self.writes[checkpoint_id] = pending | self.writes.get(checkpoint_id, {})
+
+    def _add_missing(self, checkpoints: Iterable[Stored]) -> None:
+        for stored in checkpoints:
+            if stored.row.checkpoint_id not in self.checkpoints:
+                self.add_checkpoint(stored._replace(writer=None))
