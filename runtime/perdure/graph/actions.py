@@ -26,12 +26,15 @@ def name_of(function: Callable[..., Any], default: str | None = None) -> str:
 
 def calling_of(action: Callable[..., Any]) -> Calling:
     """Whether an action is a coroutine function, in whatever wrapping, or must run in a thread."""
+    return Calling.COROUTINE if inspect.iscoroutinefunction(_unwrapped(action)) else Calling.THREAD
+
+
+def _unwrapped(action: Callable[..., Any]) -> Any:
+    """The function or method that runs when `action` is called."""
     function: Any = action
     while isinstance(function, partial):
         function = function.func
-    if not inspect.isroutine(function):
-        function = type(function).__call__
-    return Calling.COROUTINE if inspect.iscoroutinefunction(function) else Calling.THREAD
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def check_action(name: str, action: Callable[..., Any]) -> None:
@@ -64,7 +67,7 @@ def _check(what: str, function: Callable[..., Any]) -> None:
 def literal_ends(path: Callable[..., Any]) -> dict[Any, str] | None:
     """The destinations that a path declares by returning a Literal; None if it declares none."""
     try:
-        returned = get_type_hints(path).get("return")
+        returned = get_type_hints(_unwrapped(path)).get("return")
     except (NameError, TypeError):  # annotations that do not resolve declare nothing
         return None
     if get_origin(returned) is not Literal:

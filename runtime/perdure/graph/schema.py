@@ -22,6 +22,7 @@ def channels_of(schema: Any) -> dict[str, BaseChannel[Any, Any]]:
     `Annotated[T, reducer]` makes a channel that reduces, `Annotated[T, channel]` is that channel, and
     a plain `T` keeps the last value.
     """
+    schema = get_origin(schema) or schema
     if not (is_typeddict(schema) or typing_extensions.is_typeddict(schema)):
         raise GraphValidationError(
             f"Invalid state_schema: {schema!r}. Expected a TypedDict, whose keys are the state's."

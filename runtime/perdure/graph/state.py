@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.ephemeral_value import EphemeralValue
+from perdure.channels.last_value import LastValue
 from perdure.channels.named_barrier_value import NamedBarrierValue
 from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
@@ -114,6 +115,10 @@ class StateGraph:
                 raise GraphValidationError("END cannot be a start node")
             self.edges.add((start, end))
             return self
+        if not start:
+            raise GraphValidationError(
+                f"An edge needs at least one node to start from; that to {end!r} has none."
+            )
         for name in (*start, *(() if end == END else (end,))):
             if name == END:
                 raise GraphValidationError("END cannot be a start node")
@@ -171,8 +176,20 @@ class StateGraph:
                         raise GraphValidationError(
                             f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'"
                         )
+        self._check_joins()
         self.compiled = True
         return self
+
+    def _check_joins(self) -> None:
+        """Refuse two joins whose starts, written one after the other, read the same."""
+        known: dict[str, tuple[str, ...]] = {}
+        for starts, end in sorted(self.waiting_edges):
+            other = known.setdefault(join_channel(starts, end), starts)
+            if other != starts:
+                raise GraphValidationError(
+                    f"The joins of {other} and of {starts} would share the channel "
+                    f"{join_channel(starts, end)!r}. Rename a node whose name has a '+'."
+                )
 
     def compile(
         self,
@@ -209,6 +226,8 @@ class StateGraph:
             input_keys=frozenset(channels_of(self.input_schema)),
             output_keys=tuple(channels_of(self.output_schema)),
             untracked=frozenset(k for k, c in self.channels.items() if isinstance(c, UntrackedValue)),
+            plain=frozenset(key for key, channel in self.channels.items() if type(channel) is LastValue),
+            triggers=frozenset(map(branch_channel, self.nodes)),
             barriers=frozenset(
                 key for key, channel in channels.items() if isinstance(channel, NamedBarrierValue)
             ),

@@ -38,11 +38,19 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
     else:
         ordered, preview = sorted(tasks, key=_BY_PATH), None
     grouped = _group(ordered)
-    changed = _consume(state, tasks) if state.plan.barriers else set()
-    updated = _write(state, grouped, preview, changed)
+    lowered = state.raised.difference(grouped)
+    before: list[tuple[str, Any]] = []
+    try:
+        changed = _consume(state, tasks, before) if state.plan.barriers else set()
+        updated = _write(state, grouped, None if preview is None else preview.channels, before)
+    except BaseException:
+        for name, stored in reversed(before):
+            state.restore(name, stored)
+        raise
+    changed.update(updated, lowered)
+    state.raised -= lowered
     for name in state.transient.difference(grouped):
-        state.channels[name].update(())
-        state.refresh(name)
+        state.clear(name)
         changed.add(name)
     _mark_seen(state, tasks)
     state.counter += 1
@@ -50,18 +58,15 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
     versions = state.versions
     for name in changed:
         versions[name] = version
-    return Applied(changed, updated)
+    return Applied(changed, [name for name in updated if state.available(name)])
 
 
-def _consume(state: ThreadState, tasks: Sequence[Task]) -> set[str]:
-    """Let the channels that triggered the tasks know it, before anything new is written to them."""
-    barriers, channels = state.plan.barriers, state.channels
-    return {
-        trigger
-        for task in tasks
-        for trigger in task.triggers
-        if trigger in barriers and channels[trigger].consume()
-    }
+def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, Any]]) -> set[str]:
+    """Let the barriers that triggered tasks know it, before anything new is written to them."""
+    barriers = state.plan.barriers
+    triggers = {trigger for task in tasks for trigger in task.triggers if trigger in barriers}
+    before.extend((trigger, state.stored(trigger)) for trigger in triggers)
+    return {trigger for trigger in triggers if state.consume(trigger)}
 
 
 def _mark_seen(state: ThreadState, tasks: Sequence[Task]) -> None:
@@ -87,27 +92,18 @@ def _write(
     state: ThreadState,
     grouped: dict[str, list[Any]],
     preview: dict[str, BaseChannel[Any, Any]] | None,
-    changed: set[str],
+    before: list[tuple[str, Any]],
 ) -> list[str]:
-    """Give each channel its writes; a preview of the only task's writes is already what comes of them."""
-    channels = state.channels
+    """Give each channel its writes; returns those that changed, and leaves in `before` what they were.
+
+    A preview of the only task's writes is already what comes of them.
+    """
     updated = []
-    before: list[tuple[str, Any]] = []
-    try:
-        for name, values in grouped.items():
-            if preview is not None and name in preview:
-                channels[name] = preview[name]
-            else:
-                channel = state.own(name)
-                before.append((name, channel.checkpoint()))
-                if not channel.update(values):
-                    continue
-            changed.add(name)
-            if state.refresh(name):
-                updated.append(name)
-    except BaseException:
-        for name, stored in before:
-            channels[name] = channels[name].from_checkpoint(stored)
-            state.refresh(name)
-        raise
+    for name, values in grouped.items():
+        before.append((name, state.stored(name)))
+        if preview and name in preview:
+            state.adopt(name, preview[name])
+            updated.append(name)
+        elif state.write(name, values):
+            updated.append(name)
     return updated

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from perdure.channels.base import BaseChannel
-from perdure.checkpoint.base import BlobRow, CheckpointRow, Commit, RunEnd, SerializerProtocol, WriteRow
+from perdure.checkpoint.base import BlobRow, CheckpointRow, Commit, RunEnd, WriteRow
 from perdure.constants import ERROR, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
 from perdure.data import Send
 from perdure.errors import UnserializableValueError
@@ -175,13 +174,28 @@ class Recorder:
         session.line.put(commit, superstep=superstep)
 
     def _blobs(self) -> list[BlobRow]:
-        state, serde = self._state, self._session.saver.serde
         rows = []
         for name in sorted(self._changed):
-            payload = encode_channel(serde, state.channels[name], self._plan.untracked)
+            payload = self._encode(name)
             if payload is not None:
-                rows.append(BlobRow(self.namespace, name, state.versions[name], payload))
+                rows.append(BlobRow(self.namespace, name, self._state.versions[name], payload))
         return rows
+
+    def _encode(self, name: str) -> bytes | None:
+        """A channel's value as stored; None if it has none. Errors name the key."""
+        value = self._state.stored(name)
+        if value is MISSING:
+            return None
+        if value is None:
+            return b"null"
+        if name == TASKS:
+            value = [_without(sent, self._plan.untracked) for sent in value]
+        try:
+            return self._session.saver.serde.dumps(value)
+        except UnserializableValueError as error:
+            raise UnserializableValueError(
+                f"The value of {_called(name)} cannot be stored: {error}"
+            ) from error
 
     def _task_rows(self, task: Task) -> list[WriteRow]:
         place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
@@ -218,25 +232,6 @@ class Recorder:
     def _error_row(self, task: Task, error: BaseException | None) -> WriteRow:
         place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
         return WriteRow(*place, RESERVED_SLOTS[ERROR], ERROR, self._session.saver.serde.dumps(repr(error)))
-
-
-def encode_channel(
-    serde: SerializerProtocol, channel: BaseChannel[Any, Any], untracked: frozenset[str]
-) -> bytes | None:
-    """A channel's value as stored; None if it has none. Errors name the key."""
-    value = channel.checkpoint()
-    if value is MISSING:
-        return None
-    if value is None:
-        return b"null"
-    if channel.key == TASKS and untracked:
-        value = [_without(sent, untracked) for sent in value]
-    try:
-        return serde.dumps(value)
-    except UnserializableValueError as error:
-        raise UnserializableValueError(
-            f"The value of {_called(channel.key)} cannot be stored: {error}"
-        ) from error
 
 
 def _called(name: str) -> str:

@@ -62,6 +62,8 @@ class Plan:
         state_keys: the channels that make up the state.
         input_keys, output_keys: those that an input may write and a result shows.
         untracked: state keys that are never stored.
+        plain: state keys that keep the last value, and have nothing else to keep.
+        triggers: channels that carry no value: they are raised, or not.
         barriers: channels that change when a task that they triggered has run.
         initial: channels that have a value before anything is written.
         signature: changes when the nodes or channels do.
@@ -75,6 +77,8 @@ class Plan:
     input_keys: frozenset[str]
     output_keys: tuple[str, ...]
     untracked: frozenset[str]
+    plain: frozenset[str]
+    triggers: frozenset[str]
     barriers: frozenset[str]
     initial: tuple[str, ...]
     signature: str

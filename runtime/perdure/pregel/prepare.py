@@ -62,7 +62,7 @@ def fired_anywhere(plan: Plan, state: ThreadState) -> dict[str, list[str]]:
         seen = state.seen.get(name, {})
         for trigger in spec.triggers:
             version = state.versions.get(trigger)
-            if version is None or not state.channels[trigger].is_available():
+            if version is None or not state.available(trigger):
                 continue
             if trigger not in seen or version > seen[trigger]:
                 fired.setdefault(name, []).append(trigger)

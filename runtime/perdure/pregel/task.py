@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.channels.base import BaseChannel
 from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
 from perdure.ids import path_text, task_id
 from perdure.pregel.plan import NodeSpec
 from perdure.pregel.session import Superstep
+from perdure.pregel.state import Preview
 
 Writes = list[tuple[str, Any]]
 
@@ -21,7 +21,7 @@ class Task:
         writes: what it wrote, once it has finished; None before.
         stored: whether `writes` came from the saver, or were handed to it already.
         error: what its node raised.
-        preview: channels as this task's own writes leave them, where a router asked for them.
+        preview: the state as this task's own writes leave it, where a router asked for it.
         children: how many child graphs the node has invoked.
     """
 
@@ -55,7 +55,7 @@ class Task:
         self.writes: Writes | None = None
         self.stored = False
         self.error: BaseException | None = None
-        self.preview: dict[str, BaseChannel[Any, Any]] | None = None
+        self.preview: Preview | None = None
         self.children = 0
         self._id: str | None = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
 from inspect import isawaitable
 from typing import Any
@@ -33,8 +33,7 @@ def _add(plan: Plan, task: Task, result: Any, writes: Writes) -> None:
         case Command():
             if result.update is not None:
                 _update(plan, task, _pairs(task, result.update), writes)
-            goto = result.goto
-            for target in (goto,) if isinstance(goto, str | Send) else goto:
+            for target in _targets(result.goto):
                 writes.extend(destination(plan, task.name, "Command.goto", target))
         case Mapping():
             _update(plan, task, result.items(), writes)
@@ -127,7 +126,7 @@ async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes) -> N
     """Follow the task's conditional edges, which see the state with the task's own writes applied."""
     task.preview = state.preview(writes)
     for branch in task.spec.branches:
-        chosen = branch.path(state.read_after(task.preview))
+        chosen = branch.path(state.read_after(task.preview.values))
         if isawaitable(chosen):
             chosen = await chosen
         for target in _targets(chosen):
@@ -141,7 +140,7 @@ def _targets(chosen: Any) -> Sequence[Any]:
 def _follow(plan: Plan, task: Task, branch: Branch, target: Any) -> Writes:
     said_by = f"Conditional edge {branch.name!r}"
     if branch.ends is not None and not isinstance(target, Send):
-        if target not in branch.ends:
+        if not isinstance(target, Hashable) or target not in branch.ends:
             raise InvalidUpdateError(
                 f"{said_by} of {task.name!r} returned {target!r}, which its path_map does not have: "
                 f"{', '.join(map(repr, branch.ends))}."

@@ -1,0 +1,63 @@
+"""The two sides: how each is imported, and how each opens its Postgres saver.
+
+Imported by name at run time, because each environment holds one of the two packages only.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, Literal
+
+from graphs import Names
+
+Side = Literal["ours", "peer"]
+SIDES: tuple[Side, Side] = ("ours", "peer")
+
+POOL_SIZE = 10
+"""Connections, all of them open before the clock starts."""
+
+
+def names_of(side: Side) -> Names:
+    if side == "ours":
+        graph, types = import_module("perdure"), import_module("perdure")
+    else:
+        graph, types = import_module("langgraph.graph"), import_module("langgraph.types")
+    return Names(StateGraph=graph.StateGraph, START=graph.START, END=graph.END, Send=types.Send)
+
+
+def memory_saver(side: Side) -> Any:
+    package = "perdure" if side == "ours" else "langgraph"
+    return import_module(f"{package}.checkpoint.memory").InMemorySaver()
+
+
+@asynccontextmanager
+async def postgres_saver(side: Side, uri: str) -> AsyncIterator[Any]:
+    """The side's saver with a pool of `POOL_SIZE`, its schema set up."""
+    opened = our_saver(uri) if side == "ours" else peer_saver(uri)
+    async with opened as saver:
+        await saver.setup()
+        yield saver
+
+
+@asynccontextmanager
+async def our_saver(uri: str) -> AsyncIterator[Any]:
+    postgres = import_module("perdure_checkpointers.postgres")
+    async with postgres.PostgresSaver.from_conn_string(uri, min_size=POOL_SIZE, max_size=POOL_SIZE) as saver:
+        yield saver
+
+
+@asynccontextmanager
+async def peer_saver(uri: str) -> AsyncIterator[Any]:
+    """A pool with the connection arguments that the peer's documentation asks for."""
+    psycopg_pool, rows = import_module("psycopg_pool"), import_module("psycopg.rows")
+    saver_module = import_module("langgraph.checkpoint.postgres.aio")
+    pool = psycopg_pool.AsyncConnectionPool(
+        uri,
+        min_size=POOL_SIZE,
+        max_size=POOL_SIZE,
+        kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": rows.dict_row},
+        open=False,
+    )
+    async with pool:
+        await pool.wait()
+        yield saver_module.AsyncPostgresSaver(pool)

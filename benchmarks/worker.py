@@ -1,0 +1,125 @@
+"""Measures one case on one side, in a process of its own, and prints the figures as one line of JSON.
+
+    python worker.py peer chain_10 time
+    {"time_us": [612.4, 609.8, 620.1]}
+
+Run by the Python of the side's own environment. Each figure is per unit of the case, one per repetition.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import json
+import sys
+import time
+import traceback
+import tracemalloc
+from typing import Any, get_args
+
+from cases import CASES, METRICS, Case, Pass
+from rig import Rig, opened_rig
+from sides import SIDES, Side
+
+Samples = dict[str, list[float]]
+
+MOST_REPETITIONS = 9
+COUNTED_REPETITIONS = 3
+
+
+async def measure_time(rig: Rig, seconds: float) -> Samples:
+    """Repeats the run until `seconds` are spent, on preparing it too; once at least."""
+    samples: list[float] = []
+    deadline = time.perf_counter() + seconds
+    while not samples or (time.perf_counter() < deadline and len(samples) < MOST_REPETITIONS):
+        run = await rig.prepare(rig.case.input)
+        start = time.perf_counter()
+        states = await run()
+        elapsed = time.perf_counter() - start
+        rig.check(states)
+        samples.append(elapsed * 1e6 / rig.case.units)
+    return {"time_us": samples}
+
+
+async def measure_calls(rig: Rig) -> Samples:
+    """Counts calls of Python functions in the loop's own thread; what a helper thread does is not seen."""
+    run = await rig.prepare(rig.case.input)
+    profile = cProfile.Profile(builtins=False)
+    profile.enable()
+    states = await run()
+    profile.disable()
+    rig.check(states)
+    calls = sum(entry.callcount for entry in profile.getstats())
+    return {"calls": [calls / rig.case.units]}
+
+
+async def measure_peak(rig: Rig) -> Samples:
+    """The most memory that a run holds above what there was before it; of the whole run, in KiB."""
+    run = await rig.prepare(rig.case.input)
+    tracemalloc.start()
+    states = await run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    rig.check(states)
+    return {"peak_kb": [peak / 1024]}
+
+
+async def measure_traffic(rig: Rig, traffic: Any, uri: str) -> Samples:
+    """What is sent to Postgres and what Postgres writes to its log."""
+    import psycopg
+
+    samples: Samples = {metric: [] for metric in METRICS["traffic"]}
+    async with await psycopg.AsyncConnection.connect(uri, autocommit=True) as observer:
+        for _ in range(COUNTED_REPETITIONS):
+            run = await rig.prepare(rig.case.input)
+            log, trips, sent = await log_position(observer), traffic.round_trips, traffic.bytes_sent
+            rig.check(await run())
+            samples["round_trips"].append((traffic.round_trips - trips) / rig.case.units)
+            samples["bytes_sent"].append((traffic.bytes_sent - sent) / rig.case.units)
+            samples["wal_bytes"].append((await log_position(observer) - log) / rig.case.units)
+    return samples
+
+
+async def log_position(observer: Any) -> int:
+    cursor = await observer.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+    return int((await cursor.fetchone())[0])
+
+
+async def measure(side: Side, case: Case, what: Pass, uri: str | None, seconds: float) -> Samples:
+    if what == "traffic":
+        from proxy import counting_proxy
+
+        assert uri is not None
+        with counting_proxy(uri) as proxy:
+            async with opened_rig(side, case, proxy.uri) as rig:
+                return await measure_traffic(rig, proxy.traffic, uri)
+    async with opened_rig(side, case, uri) as rig:
+        if what == "time":
+            return await measure_time(rig, seconds)
+        return await (measure_calls(rig) if what == "calls" else measure_peak(rig))
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure one case on one side.")
+    parser.add_argument("side", choices=SIDES)
+    parser.add_argument("case", choices=[case.name for case in CASES])
+    parser.add_argument("what", choices=get_args(Pass))
+    parser.add_argument("--uri", help="an empty database, for the cases that need one")
+    parser.add_argument("--seconds", type=float, default=0.3, help="how long to repeat a timed run")
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    case = next(case for case in CASES if case.name == arguments.case)
+    try:
+        samples = asyncio.run(measure(arguments.side, case, arguments.what, arguments.uri, arguments.seconds))
+    except Exception as error:
+        traceback.print_exc()
+        print(json.dumps({"error": f"{type(error).__name__}: {error}"}))
+        return 1
+    print(json.dumps(samples))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
