@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from perdure.data import Durability, RunStatus
@@ -53,14 +54,28 @@ PendingWrite = tuple[str, str, Any]
 """`(task_id, channel, value)`"""
 
 
+class DeltaBase(NamedTuple):
+    """The stored version of a list that a delta may stand on, and the bytes up to it."""
+
+    version: str
+    snapshot: str
+    snapshot_bytes: int
+    delta_bytes: int
+
+
 class CheckpointTuple(NamedTuple):
-    """A checkpoint with what belongs to it; pending writes are ordered by `(task_path, task_id, idx)`."""
+    """A checkpoint with what belongs to it.
+
+    Pending writes are ordered by `(task_path, task_id, idx)`. `delta_bases` says, by channel, what
+    the next deltas may stand on; a saver that stores no deltas leaves it out.
+    """
 
     config: dict[str, Any]
     checkpoint: Checkpoint
     metadata: CheckpointMetadata
     parent_config: dict[str, Any] | None = None
     pending_writes: list[PendingWrite] | None = None
+    delta_bases: Mapping[str, DeltaBase] = MappingProxyType({})
 
 
 # Rows
@@ -79,12 +94,20 @@ class CheckpointRow(NamedTuple):
 
 
 class BlobRow(NamedTuple):
-    """A channel's value at the version at which it took it; stored once, whoever refers to it."""
+    """A channel's value at the version at which it took it; stored once, whoever refers to it.
+
+    The whole value, a snapshot; or for lists a delta: the first `kept` elements of the value at
+    version `base`, and after them those in the payload. Versions grow along such a chain, so the
+    rows from `snapshot`, on which it stands, to `version` hold all of it (see `checkpoint.delta`).
+    """
 
     ns: str
     channel: str
     version: str
     payload: bytes
+    base: str | None = None
+    kept: int = 0
+    snapshot: str | None = None
 
 
 class WriteRow(NamedTuple):
@@ -213,7 +236,7 @@ class SerializerProtocol(ABC):
 
     @abstractmethod
     def dumps(self, value: Any) -> bytes:
-        """Encode. Raises UnserializableValueError, naming the place inside the value, its type, the remedy."""
+        """Encode. Raises UnserializableValueError, naming the place in the value, its type, the remedy."""
 
     @abstractmethod
     def loads(self, payload: bytes) -> Any:
@@ -228,6 +251,9 @@ class BaseCheckpointSaver(ABC):
     """
 
     serde: SerializerProtocol
+
+    stores_deltas: bool = False
+    """Whether `acommit` takes BlobRows that are deltas, and readers get `delta_bases`."""
 
     @abstractmethod
     async def acommit(self, commit: Commit) -> None:

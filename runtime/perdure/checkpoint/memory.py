@@ -47,6 +47,8 @@ class InMemorySaver(LeasedSaver):
     not be stored is refused here too. It may be used from several event loops at once.
     """
 
+    stores_deltas = True
+
     def __init__(self, *, serde: SerializerProtocol | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self.serde = JsonSerializer() if serde is None else serde
         self._clock = clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -16,9 +17,11 @@ from perdure.checkpoint.base import (
     CheckpointRow,
     CheckpointTuple,
     Commit,
+    DeltaBase,
     SerializerProtocol,
     WriteRow,
 )
+from perdure.checkpoint.delta import rebuild
 from perdure.checkpoint.serde.json import is_json_exact
 from perdure.constants import RESERVED_SLOTS
 from perdure.errors import InvalidPayloadError, MissingThreadError, UnserializableValueError
@@ -203,21 +206,25 @@ def build_tuple(
     serde: SerializerProtocol,
     thread_id: str,
     row: CheckpointRow,
-    blobs: Mapping[tuple[str, str], bytes],
+    blobs: Mapping[str, Mapping[str, BlobRow]],
     writes: Iterable[WriteRow],
 ) -> CheckpointTuple:
     """The view of a checkpoint.
 
     Args:
-        blobs: payloads by channel and version, of the row's namespace; more than it refers to do no harm.
+        blobs: by channel and version, of the row's namespace; more than it refers to do no harm.
         writes: those pending on it, in any order.
     """
     versions: dict[str, str] = orjson.loads(row.versions)
-    values = {
-        channel: decode_value(serde, channel, payload)
-        for channel, version in versions.items()
-        if (payload := blobs.get((channel, version))) is not None
-    }
+    values: dict[str, Any] = {}
+    bases: dict[str, DeltaBase] = {}
+    for channel, version in versions.items():
+        rows = blobs.get(channel)
+        if rows is not None and version in rows:
+            value, base = rebuild(channel, version, rows, partial(decode_value, serde, channel))
+            values[channel] = value
+            if base is not None:
+                bases[channel] = base
     checkpoint = Checkpoint(
         v=CHECKPOINT_FORMAT,
         id=row.checkpoint_id,
@@ -238,6 +245,7 @@ def build_tuple(
             (write.task_id, write.channel, decode_value(serde, write.channel, write.payload))
             for write in sorted(writes, key=_write_order)
         ],
+        delta_bases=bases,
     )
 
 

@@ -32,7 +32,7 @@ class Shelf:
     a new one.
 
     Attributes:
-        blobs: payloads by channel and version.
+        blobs: rows by channel and version.
         writes: by checkpoint, then by task and index.
         newest: the greatest checkpoint id; "" when there is none.
     """
@@ -41,7 +41,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.checkpoints: dict[str, Stored] = {}
-        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.blobs: dict[str, dict[str, BlobRow]] = {}
         self.writes: dict[str, dict[tuple[str, int], WriteRow]] = {}
         self.newest = ""
 
@@ -52,7 +52,7 @@ class Shelf:
             self.newest = checkpoint_id
 
     def add_blob(self, row: BlobRow) -> None:
-        self.blobs.setdefault((row.channel, row.version), row.payload)
+        self.blobs.setdefault(row.channel, {}).setdefault(row.version, row)
 
     def add_write(self, row: WriteRow) -> None:
         pending = self.writes.get(row.checkpoint_id)
@@ -72,7 +72,7 @@ class Shelf:
         return stored is not None and stored.writer == writer
 
     def holds_blob(self, row: BlobRow) -> bool:
-        return (row.channel, row.version) in self.blobs
+        return row.version in self.blobs.get(row.channel, ())
 
     def holds_write(self, row: WriteRow) -> bool:
         """Whether it was stored, or its place was taken and would not be given to it."""
@@ -85,15 +85,23 @@ class Shelf:
         for checkpoint_id, stored in self.checkpoints.items():
             if checkpoint_id not in checkpoint_ids:
                 shelf.add_checkpoint(stored)
-        versions = (orjson.loads(stored.row.versions) for stored in shelf.checkpoints.values())
-        kept = {place for by_channel in versions for place in by_channel.items()}
-        shelf.blobs = {place: payload for place, payload in self.blobs.items() if place in kept}
+        for stored in shelf.checkpoints.values():
+            for channel, version in orjson.loads(stored.row.versions).items():
+                self._copy_chain(shelf, channel, version)
         shelf.writes = {
             checkpoint_id: dict(pending)
             for checkpoint_id, pending in self.writes.items()
             if checkpoint_id not in checkpoint_ids
         }
         return shelf
+
+    def _copy_chain(self, shelf: Shelf, channel: str, version: str | None) -> None:
+        """Copy a value, and the values that it stands on."""
+        rows = self.blobs.get(channel, {})
+        while version is not None and version in rows:
+            row = rows[version]
+            shelf.add_blob(row)
+            version = row.base
 
     def pruned(self) -> Shelf:
         """The newest checkpoint alone; it no longer names a parent."""
@@ -113,7 +121,8 @@ class Shelf:
     def copy_from(self, other: Shelf) -> None:
         """Add what `other` has and this one has not."""
         self._add_missing(other.checkpoints.values())
-        self.blobs = other.blobs | self.blobs
+        for channel, rows in other.blobs.items():
+            self.blobs[channel] = rows | self.blobs.get(channel, {})
         for checkpoint_id, pending in other.writes.items():
             self.writes[checkpoint_id] = pending | self.writes.get(checkpoint_id, {})
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from perdure.checkpoint.base import BlobRow, CheckpointRow, Commit, RunEnd, WriteRow
+from perdure.checkpoint.base import BlobRow, CheckpointRow, CheckpointTuple, Commit, RunEnd, WriteRow
+from perdure.checkpoint.delta import Record, carried_by, encode_list
 from perdure.constants import ERROR, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
 from perdure.data import Send
 from perdure.errors import UnserializableValueError
@@ -26,7 +27,17 @@ class Recorder:
         parent_id: the checkpoint that the next one will follow; None before the first.
     """
 
-    __slots__ = ("_changed", "_metadata", "_plan", "_session", "_state", "namespace", "parent_id")
+    __slots__ = (
+        "_carried",
+        "_changed",
+        "_metadata",
+        "_plan",
+        "_records",
+        "_session",
+        "_state",
+        "namespace",
+        "parent_id",
+    )
 
     def __init__(
         self,
@@ -34,7 +45,7 @@ class Recorder:
         state: ThreadState,
         session: Session,
         namespace: str,
-        parent_id: str | None,
+        head: CheckpointTuple | None,
         metadata: Mapping[str, Any],
     ) -> None:
         self._plan = plan
@@ -43,7 +54,13 @@ class Recorder:
         self._metadata = metadata
         self._changed: set[str] = set()
         self.namespace = namespace
-        self.parent_id = parent_id
+        self.parent_id = None if head is None else head.checkpoint["id"]
+        self._carried: dict[str, set[int]] = {}
+        self._records: dict[str, Record] = {}
+        for key, base in {} if head is None else head.delta_bases.items():
+            value = state.values.get(key)
+            if type(value) is list:
+                self._records[key] = Record(base, value.copy())
 
     @property
     def deferred(self) -> bool:
@@ -80,6 +97,8 @@ class Recorder:
             rides: the superstep ran no node, so it may be stored together with the next one.
         """
         self._changed.update(changed)
+        if self._session.saver.stores_deltas:
+            self._note_carried(tasks)
         if self.deferred:
             if end is not None:
                 self._put_checkpoint(checkpoint_id, source, step, [], end)
@@ -149,6 +168,7 @@ class Recorder:
         self._put(checkpoints=(row,), blobs=blobs, writes=writes, end=end, superstep=superstep)
         self.parent_id = checkpoint_id
         self._changed.clear()
+        self._carried.clear()
 
     def _put(
         self,
@@ -173,29 +193,37 @@ class Recorder:
         )
         session.line.put(commit, superstep=superstep)
 
+    def _note_carried(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            for key, carried in carried_by(task.writes or ()).items():
+                self._carried.setdefault(key, set()).update(carried)
+
     def _blobs(self) -> list[BlobRow]:
         rows = []
         for name in sorted(self._changed):
-            payload = self._encode(name)
-            if payload is not None:
-                rows.append(BlobRow(self.namespace, name, self._state.versions[name], payload))
+            value = self._state.stored(name)
+            if value is not MISSING:
+                try:
+                    rows.append(self._blob(name, value))
+                except UnserializableValueError as error:
+                    raise UnserializableValueError(
+                        f"The value of {_called(name)} cannot be stored: {error}"
+                    ) from error
         return rows
 
-    def _encode(self, name: str) -> bytes | None:
-        """A channel's value as stored; None if it has none. Errors name the key."""
-        value = self._state.stored(name)
-        if value is MISSING:
-            return None
+    def _blob(self, name: str, value: Any) -> BlobRow:
+        saver = self._session.saver
+        place = (self.namespace, name, self._state.versions[name])
         if value is None:
-            return b"null"
+            return BlobRow(*place, b"null")
         if name == TASKS:
             value = [_without(sent, self._plan.untracked) for sent in value]
-        try:
-            return self._session.saver.serde.dumps(value)
-        except UnserializableValueError as error:
-            raise UnserializableValueError(
-                f"The value of {_called(name)} cannot be stored: {error}"
-            ) from error
+        elif type(value) is list and saver.stores_deltas and name in self._plan.state_keys:
+            record, carried = self._records.get(name), self._carried.get(name, set())
+            row, self._records[name] = encode_list(saver.serde, place, value, record, carried)
+            return row
+        self._records.pop(name, None)
+        return BlobRow(*place, saver.serde.dumps(value))
 
     def _task_rows(self, task: Task) -> list[WriteRow]:
         place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))

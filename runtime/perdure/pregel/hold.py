@@ -81,7 +81,7 @@ async def renew(saver: LeasedSaver, fence: Fence, clock: Clock) -> None:
 
 async def hold(body: Callable[[], Awaitable[Result]], *services: Callable[[], Awaitable[None]]) -> Result:
     """Run `body` beside `services`, which end with it; the first failure, anybody's, ends all."""
-    failures: list[Exception] = []
+    failures: list[BaseException] = []
     results: list[Result] = []
 
     async def serve(service: Callable[[], Awaitable[None]]) -> None:
@@ -96,7 +96,9 @@ async def hold(body: Callable[[], Awaitable[Result]], *services: Callable[[], Aw
             group.start_soon(serve, service)
         try:
             results.append(await body())
-        except Exception as failure:
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as failure:  # as itself, not as the group's ExceptionGroup
             failures.append(failure)
         group.cancel_scope.cancel()
     if failures:

@@ -116,10 +116,9 @@ class Loop:
         todo = [task for task in tasks if task.writes is None] if tasks[0].superstep.resumed else tasks
         if todo:
             on_finished = None if recorder is None and events is None else self._task_finished
-            await run_tasks(self.plan, self.state, todo, self.settings.max_concurrency, on_finished)
-        for task in todo:
-            if task.error is not None:
-                raise first_failure(todo)
+            failed = await run_tasks(self.plan, self.state, todo, self.settings.max_concurrency, on_finished)
+            if failed:
+                raise first_failure(failed)
         await self._apply(tasks)
 
     def _spend(self) -> None:
@@ -194,9 +193,9 @@ def _handed_out(update: Any) -> Any:
     return None if update is None else {key: shallow_copy(value) for key, value in update.items()}
 
 
-def first_failure(tasks: Sequence[Task]) -> BaseException:
-    """The error of the first of the failed tasks, with a note of what each of the others raised."""
-    (_, first), *others = [(task.name, task.error) for task in tasks if task.error is not None]
+def first_failure(failed: Sequence[Task]) -> BaseException:
+    """The error of the task that failed first, with a note of what each of the others raised."""
+    (_, first), *others = [(task.name, task.error) for task in failed if task.error is not None]
     for name, error in others:
         first.add_note(f"In the same superstep, node {name!r} failed too: {error!r}")
     return first

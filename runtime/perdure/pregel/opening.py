@@ -64,7 +64,7 @@ def stored_loop(
     metadata["parents"] = {}
     if parent is not None:
         metadata["parents"] = {parent.superstep.namespace: parent.superstep.checkpoint_id}
-    recorder = Recorder(plan, state, session, namespace, None if head is None else id_of(head), metadata)
+    recorder = Recorder(plan, state, session, namespace, head, metadata)
     loop = new_loop(request, state, session.ids, session, recorder, namespace, root=parent is None)
     if head is not None:
         loop.checkpoint_id = id_of(head)
@@ -161,13 +161,24 @@ def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) 
 
 def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
     """A thread that waits on a node which is gone must not seem to have ended."""
-    for channel in head.checkpoint["channel_values"]:
-        name = channel.removeprefix("branch:to:")
-        if name != channel and name not in plan.nodes:
+    for channel, stored in head.checkpoint["channel_values"].items():
+        name = _awaited_node(channel, stored)
+        if name is not None and name not in plan.nodes:
             raise MissingNodeError(
                 f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
                 f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}."
             )
+
+
+def _awaited_node(channel: str, stored: Any) -> str | None:
+    """The node that a stored trigger is about to start, if it is one and does."""
+    kind, _, rest = channel.partition(":")
+    if kind == "branch":
+        return rest.removeprefix("to:")
+    starts, _, end = rest.rpartition(":")
+    if kind == "join" and set("+".join(stored).split("+")) == set(starts.split("+")):
+        return end
+    return None
 
 
 def id_of(stored: CheckpointTuple) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from inspect import isawaitable
-from typing import Any
+from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from perdure import faults
 from perdure.context import current_task
@@ -22,6 +24,13 @@ from perdure.pregel.task import Task
 from perdure.pregel.writes import route, writes_of
 
 OnFinished = Callable[[Task], None]
+OnFailed = Callable[[Task], None]
+
+WORKER_THREADS: Final = 40
+"""How many sync nodes may run at once in one event loop, at each depth of graphs run by sync nodes."""
+
+_thread_depth: ContextVar[int] = ContextVar("perdure_thread_depth", default=0)
+_limiters: RunVar[dict[int, anyio.CapacityLimiter]] = RunVar("perdure_thread_limiters")
 
 
 async def run_tasks(
@@ -30,25 +39,44 @@ async def run_tasks(
     tasks: Sequence[Task],
     max_concurrency: int | None,
     on_finished: OnFinished | None,
-) -> None:
+) -> list[Task]:
     """Run tasks until all have their writes, or one has its error and the others were stopped.
 
     Outcomes are left on the tasks; only the cancellation of the caller is raised. `on_finished` is
-    called for each task that succeeds, as it does.
+    called for each task that succeeds, as it does. Returns those that failed, the first one first.
     """
     tasks[0].superstep.unfinished = len(tasks)
+    failed: list[Task] = []
     if len(tasks) == 1:
-        await _in_context(_context_of(tasks[0]), _run(plan, state, tasks[0], on_finished))
-        return
+        await _run_alone(plan, state, tasks[0], on_finished, failed.append)
+        return failed
     children = _Children()
+
+    def on_failed(task: Task) -> None:
+        failed.append(task)
+        children.stop()
+
     if max_concurrency is None or max_concurrency >= len(tasks):
         for task in tasks:
-            children.start(_run(plan, state, task, on_finished, children.stop), _context_of(task))
+            children.start(_run(plan, state, task, on_finished, on_failed), _context_of(task))
     else:
         waiting = iter(tasks)
         for _ in range(max_concurrency):
-            children.start(_work(plan, state, waiting, on_finished, children.stop), copy_context())
+            children.start(_work(plan, state, waiting, on_finished, on_failed), copy_context())
     await children.ended()
+    return failed
+
+
+async def _run_alone(
+    plan: Plan, state: ThreadState, task: Task, on_finished: OnFinished | None, on_failed: OnFailed
+) -> None:
+    """Run a task in the caller's own asyncio task; a cancellation that the node swallows is raised after it."""
+    before = _cancellations()
+    run = _run(plan, state, task, on_finished, on_failed, before)
+    await _in_context(_context_of(task), run)
+    if _cancellations() > before:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a scope knows only its own exception
+        raise asyncio.CancelledError
 
 
 class _Children:
@@ -105,12 +133,12 @@ async def _work(
     state: ThreadState,
     waiting: Iterable[Task],
     on_finished: OnFinished | None,
-    on_failed: Callable[[], None],
+    on_failed: OnFailed,
 ) -> None:
     """Run one waiting task after the other: how a bound on concurrency needs no task of its own."""
     for task in waiting:
         await _in_context(_context_of(task), _run(plan, state, task, on_finished, on_failed))
-        if task.error is not None:
+        if task.error is not None or _cancellations():
             return
 
 
@@ -125,9 +153,14 @@ async def _run(
     state: ThreadState,
     task: Task,
     on_finished: OnFinished | None,
-    on_failed: Callable[[], None] | None = None,
+    on_failed: OnFailed,
+    cancellations: int = 0,
 ) -> None:
-    """Run a task, leaving its outcome on it; only cancellation is raised."""
+    """Run a task, leaving its outcome on it; only cancellation is raised.
+
+    Args:
+        cancellations: how often this asyncio task was cancelled before, which is nothing to the node.
+    """
     try:
         task.writes = await _attempt(plan, state, task)
         task.superstep.unfinished -= 1
@@ -135,19 +168,20 @@ async def _run(
             on_finished(task)
         return
     except asyncio.CancelledError as error:
-        if _somebody_cancelled():
+        if _cancellations() > cancellations:
             raise
         task.error = NodeCancelledError(
             f"Node {task.name!r} raised CancelledError although nobody cancelled the run; "
             "something that it awaits was cancelled."
         )
         task.error.__cause__ = error
-    except Exception as error:
+    except GeneratorExit:
+        raise
+    except BaseException as error:
         task.error = error
     task.writes = None
     task.error.add_note(f"During task with name {task.name!r} and id {task.id!r}")
-    if on_failed is not None:
-        on_failed()
+    on_failed(task)
 
 
 async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
@@ -169,15 +203,28 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
     return writes
 
 
-def _somebody_cancelled() -> bool:
+def _cancellations() -> int:
+    """How often this asyncio task was cancelled and has not taken it back."""
     current = asyncio.current_task()
-    return current is not None and current.cancelling() > 0
+    return 0 if current is None else current.cancelling()
 
 
 async def _in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
     """Call a sync node in a worker thread; a cancelled one is left to end there, its result unread."""
-    result = await anyio.to_thread.run_sync(partial(action, argument), abandon_on_cancel=True)
+    call = partial(action, argument)
+    result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_thread_limiter())
     return await result if isawaitable(result) else result
+
+
+def _thread_limiter() -> anyio.CapacityLimiter:
+    """The bound on worker threads, one for each depth: a sync node that runs a graph waits only for deeper ones."""
+    depth = _thread_depth.get()
+    _thread_depth.set(depth + 1)  # in the task's own context, of which the thread gets a copy
+    limiters = _limiters.get(None)
+    if limiters is None:
+        limiters = {}
+        _limiters.set(limiters)
+    return limiters.setdefault(depth, anyio.CapacityLimiter(WORKER_THREADS))
 
 
 @types.coroutine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -49,7 +50,8 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     waiting = tuple(task.name for task in tasks if task.writes is None or not live)
     finished = [task for task in tasks if task.writes is not None]
     if live and finished:
-        apply(state, finished, stored.checkpoint["id"])
+        with suppress(Exception):  # results that do not fit together stopped the run; they can be looked at
+            apply(state, finished, stored.checkpoint["id"])
     return StateSnapshot(
         values=state.select(key for key in plan.channels if key in plan.state_keys),
         next=waiting,

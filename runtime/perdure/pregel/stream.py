@@ -14,7 +14,7 @@ from perdure.errors import GraphValidationError
 
 STREAM_MODES: Final[tuple[StreamMode, ...]] = get_args(StreamMode)
 BUFFER_SIZE: Final = 64
-"""How many events a run may be ahead of its reader when a superstep begins."""
+"""How many events may wait when a superstep begins, beside those that the reader has taken."""
 
 
 class Events:
@@ -48,7 +48,7 @@ class Events:
         self._filled.set()
 
     async def room(self) -> None:
-        """Wait until the reader is less than BUFFER_SIZE events behind."""
+        """Wait until less than BUFFER_SIZE events wait to be taken."""
         while len(self._buffer) >= BUFFER_SIZE:
             self._room.clear()
             await self._room.wait()
@@ -83,14 +83,20 @@ async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) ->
                 yield batch.popleft()
         await task
     finally:
-        if not task.done():
-            task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait((task,))
-        _mark_retrieved(task)
+        await _end(task)
 
 
-def _mark_retrieved(task: asyncio.Task[None]) -> None:
-    """Read the outcome of a task that nobody awaits any more, lest it be reported as forgotten."""
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended, however often the waiting is cancelled meanwhile."""
+    task.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
     if not task.cancelled():
-        task.exception()
+        task.exception()  # read, lest it be reported as forgotten
+    if cancelled is not None:
+        raise cancelled
