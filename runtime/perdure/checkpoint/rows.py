@@ -22,7 +22,7 @@ from perdure.checkpoint.base import (
     WriteRow,
 )
 from perdure.checkpoint.delta import rebuild
-from perdure.checkpoint.serde.json import is_json_exact
+from perdure.checkpoint.serde.json import exact_json
 from perdure.constants import RESERVED_SLOTS
 from perdure.errors import InvalidPayloadError, MissingThreadError, UnserializableValueError
 from perdure.ids import version_checkpoint
@@ -100,13 +100,10 @@ def encode_metadata(metadata: Mapping[str, Any], what: str = "Metadata") -> byte
 
 
 def _json_text(value: Any) -> bytes | None:
-    if not is_json_exact(value):
+    payload = exact_json(value)
+    if payload is not None and b"\\u0000" in payload and _NUL.search(payload):
         return None
-    try:
-        payload = orjson.dumps(value)
-    except TypeError:  # a lone surrogate or an int beyond 64 bits
-        return None
-    return None if b"\\u0000" in payload and _NUL.search(payload) else payload
+    return payload
 
 
 def metadata_matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

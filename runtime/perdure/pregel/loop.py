@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import anyio
-
 from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
 from perdure.clock import IdSource
@@ -17,7 +15,7 @@ from perdure.pregel.apply import apply
 from perdure.pregel.commit import Recorder
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
-from perdure.pregel.runner import run_tasks
+from perdure.pregel.runner import clean_up, run_tasks
 from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.stream import Events
@@ -179,8 +177,8 @@ class Loop:
         status = "error" if isinstance(error, Exception) else "cancelled"
         end = RunEnd(status=status, error=repr(error)) if self.root else None  # type: ignore[arg-type]
         try:
-            with anyio.fail_after(CLEANUP_SECONDS, shield=True):
-                await self.recorder.run_stopped(self.tasks, self.checkpoint_id, self.source, self.step, end)
+            work = self.recorder.run_stopped(self.tasks, self.checkpoint_id, self.source, self.step, end)
+            await clean_up(work, CLEANUP_SECONDS)
         except Exception as failure:
             if failure is not error:
                 error.add_note(f"What had finished could not be stored: {failure!r}")

@@ -162,7 +162,7 @@ def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) 
 def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
     """A thread that waits on a node which is gone must not seem to have ended."""
     for channel, stored in head.checkpoint["channel_values"].items():
-        name = _awaited_node(channel, stored)
+        name = None if channel in plan.channels else _awaited_node(channel, stored)
         if name is not None and name not in plan.nodes:
             raise MissingNodeError(
                 f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
-import anyio
 import uuid6
 
 from perdure import faults
@@ -33,6 +33,7 @@ from perdure.errors import (
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
 from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, stored_loop
+from perdure.pregel.runner import clean_up
 from perdure.pregel.session import CommitLine, Session
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
@@ -89,18 +90,29 @@ def _refuse_own_thread(request: RunRequest, parent: Task, session: Session) -> N
 async def _run_root(request: RunRequest, saver: BaseCheckpointSaver, thread_id: str) -> dict[str, Any]:
     if isinstance(saver, LeasedSaver):
         return await _run_claimed(request, saver, thread_id)
-    warnings.warn(
-        f"{type(saver).__name__} has no leases: nothing keeps two runs on one thread apart, and runs that "
-        "crash are not found by recover().",
-        UnfencedSaverWarning,
-        stacklevel=2,
-    )
+    _warn_unfenced(saver)
     head = await saver.aget_tuple({"configurable": _address(request.settings, thread_id)})
     session, wake = _session(request, saver, thread_id, None)
     if head is not None:
         session.ids.advance_past(id_of(head))
     body = partial(_open_and_run, request, session, head)
     return await hold(body, partial(send_early, session.line, wake))
+
+
+_unfenced: WeakSet[BaseCheckpointSaver] = WeakSet()
+
+
+def _warn_unfenced(saver: BaseCheckpointSaver) -> None:
+    """Once for each saver."""
+    if saver in _unfenced:
+        return
+    _unfenced.add(saver)
+    warnings.warn(
+        f"{type(saver).__name__} has no leases: nothing keeps two runs on one thread apart, and runs that "
+        "crash are not found by recover().",
+        UnfencedSaverWarning,
+        stacklevel=3,
+    )
 
 
 async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) -> dict[str, Any]:
@@ -191,8 +203,7 @@ async def _give_back(session: Session, error: BaseException) -> None:
         return
     status = RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
     try:
-        with anyio.fail_after(CLEANUP_SECONDS, shield=True):
-            await session.saver.arelease(session.fence, status)
+        await clean_up(session.saver.arelease(session.fence, status), CLEANUP_SECONDS)
     except Exception as failure:
         error.add_note(f"The thread could not be given back: {failure!r}")
 

@@ -70,11 +70,12 @@ async def run_tasks(
 async def _run_alone(
     plan: Plan, state: ThreadState, task: Task, on_finished: OnFinished | None, on_failed: OnFailed
 ) -> None:
-    """Run a task in the caller's own asyncio task; a cancellation that the node swallows is raised after it."""
-    before = _cancellations()
+    """Run a task in the caller's asyncio task; a cancellation that the node swallows is raised after it."""
+    current = asyncio.current_task()
+    before = 0 if current is None else current.cancelling()
     run = _run(plan, state, task, on_finished, on_failed, before)
     await _in_context(_context_of(task), run)
-    if _cancellations() > before:
+    if current is not None and current.cancelling() > before:
         await anyio.lowlevel.checkpoint_if_cancelled()  # a scope knows only its own exception
         raise asyncio.CancelledError
 
@@ -203,6 +204,36 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
     return writes
 
 
+async def outlast(task: asyncio.Task[Any]) -> None:
+    """Wait until a task has ended, however often the waiting is cancelled; that is raised when it has."""
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait((task,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if not task.cancelled():
+        task.exception()  # read, lest it be reported as forgotten
+    if cancelled is not None:
+        raise cancelled
+
+
+async def clean_up(work: Coroutine[Any, Any, None], seconds: float) -> None:
+    """Do `work` to its end even if this is cancelled, and again; TimeoutError when it takes too long.
+
+    A shield of anyio holds off its own scopes, not what calls `Task.cancel`: so in a task of its own.
+    """
+
+    async def bounded() -> None:
+        with anyio.fail_after(seconds):
+            await work
+
+    task = asyncio.create_task(bounded())
+    await outlast(task)
+    task.result()
+
+
 def _cancellations() -> int:
     """How often this asyncio task was cancelled and has not taken it back."""
     current = asyncio.current_task()
@@ -217,7 +248,7 @@ async def _in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
 
 
 def _thread_limiter() -> anyio.CapacityLimiter:
-    """The bound on worker threads, one for each depth: a sync node that runs a graph waits only for deeper ones."""
+    """The bound on worker threads, one per depth: a sync node that runs a graph waits for deeper ones."""
     depth = _thread_depth.get()
     _thread_depth.set(depth + 1)  # in the task's own context, of which the thread gets a copy
     limiters = _limiters.get(None)

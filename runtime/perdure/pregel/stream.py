@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final, get_args
 
-import anyio
-
 from perdure.data import StreamMode
 from perdure.errors import GraphValidationError
+from perdure.pregel.runner import outlast
 
 STREAM_MODES: Final[tuple[StreamMode, ...]] = get_args(StreamMode)
 BUFFER_SIZE: Final = 64
@@ -83,20 +82,5 @@ async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) ->
                 yield batch.popleft()
         await task
     finally:
-        await _end(task)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait until it has ended, however often the waiting is cancelled meanwhile."""
-    task.cancel()
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait((task,))
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if not task.cancelled():
-        task.exception()  # read, lest it be reported as forgotten
-    if cancelled is not None:
-        raise cancelled
+        task.cancel()
+        await outlast(task)

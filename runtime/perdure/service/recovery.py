@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from perdure.checkpoint.base import LeasedSaver, Orphan
-from perdure.errors import RecoveryRefusedError, ThreadBusyError
+from perdure.errors import RecoveryRefusedError, StaleRunError, ThreadBusyError
 from perdure.pregel.graph import Pregel
 
 
@@ -67,7 +67,7 @@ async def _continue(graph: Pregel, orphan: Orphan) -> Recovered | None:
     """Continue one run; None if another process was faster."""
     try:
         output = await graph.acontinue(orphan)
-    except ThreadBusyError:
+    except (StaleRunError, ThreadBusyError):
         return None
     except Exception as error:  # it is the run's own, recorded with it, and must not stop the others
         return Recovered(thread_id=orphan.thread_id, run_id=orphan.run_id, error=error)

@@ -17,7 +17,6 @@ from perdure.errors import InvalidPayloadError, UnserializableValueError
 
 _TAG_TEXT: Final = orjson.dumps(TAG)
 
-_STR: Final = frozenset({str})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _MANY: Final = 1_000
 _UNCHECKED: Final = _SCALARS - {float}
@@ -36,14 +35,9 @@ class JsonSerializer(SerializerProtocol):
 
     def dumps(self, value: Any) -> bytes:
         try:
-            if is_json_exact(value):
-                try:
-                    payload = orjson.dumps(value)
-                except TypeError:  # a lone surrogate or an int beyond 64 bits, which only orjson looks for
-                    pass
-                else:
-                    if _TAG_TEXT not in payload:
-                        return payload
+            payload = exact_json(value)
+            if payload is not None and _TAG_TEXT not in payload:
+                return payload
             return orjson.dumps(rewritten(value))
         except RefusedError as refusal:
             raise UnserializableValueError(str(refusal)) from None
@@ -60,17 +54,27 @@ class JsonSerializer(SerializerProtocol):
             raise InvalidPayloadError("The stored value is nested too deeply to be read") from None
 
 
-def is_json_exact(value: Any) -> bool:
-    """Whether `value` consists only of JSON's own types, at most MAX_LEVELS containers deep.
+def exact_json(value: Any) -> bytes | None:
+    """`value` as JSON text; None if it holds anything that would not come back as it is.
 
-    Looks at types, one level of nesting after the other so that C does the looping (200 messages:
-    50 us), and at nothing else but whether floats are finite: orjson itself refuses lone surrogates
-    and integers beyond 64 bits.
+    orjson itself refuses keys that are not exactly str, lone surrogates, integers beyond 64 bits and
+    what is nested more than MAX_LEVELS deep.
+    """
+    if not _has_json_values(value):
+        return None
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return None
+
+
+def _has_json_values(value: Any) -> bool:
+    """Whether all values are of JSON's own types, exactly those, and the floats finite.
+
+    Looks at one level of nesting after the other, so that C does the looping: 30 us for 200 messages.
     """
     kind = type(value)
     if kind is dict:
-        if not _STR.issuperset(map(type, value)):
-            return False
         items = value.values()
     elif kind is list:
         items = value
@@ -82,12 +86,12 @@ def is_json_exact(value: Any) -> bool:
             return True
         if not kinds <= _JSON:
             return False
-        if float in kinds and not _all_finite([item for item in items if type(item) is float]):
-            return False
+        if float in kinds:
+            floats = items if len(kinds) == 1 else [item for item in items if type(item) is float]
+            if not (isfinite(sum(floats)) or all(map(isfinite, floats))):  # the sum is the faster look
+                return False
         lists = _only(list, items) if list in kinds else ()
         dicts = _only(dict, items) if dict in kinds else ()
-        if dicts and not _STR.issuperset(map(type, chain.from_iterable(dicts))):
-            return False
         items = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, dicts))]
     return False
 
@@ -99,7 +103,3 @@ def _only(kind: type, items: Collection[Any]) -> Collection[Any]:
     """
     found = [item for item in items if type(item) is kind]
     return found if len(found) < _MANY else {id(item): item for item in found}.values()
-
-
-def _all_finite(floats: list[float]) -> bool:
-    return isfinite(sum(floats)) or all(map(isfinite, floats))  # the sum is the faster look

@@ -75,7 +75,10 @@ def index_step(index: int) -> str:
 
 def key_step(key: Any) -> str:
     """The step to the value under `key`; strings in double quotes, long keys cut."""
-    text = '"' + repr(key)[1:-1] + '"' if type(key) is str and '"' not in key else repr(key)
+    try:
+        text = '"' + repr(key)[1:-1] + '"' if type(key) is str and '"' not in key else repr(key)
+    except ValueError:  # an int with more digits than Python prints
+        text = "…"
     return f"[{text if len(text) <= 60 else text[:57] + '…'}]"
 
 
@@ -103,7 +106,7 @@ def _remedy(value: Any, stored: frozenset[type]) -> str:
         return "store str(value) instead"
     for base in kind.__mro__:
         if base in stored or base in _INSTEAD:
-            return f"store {_INSTEAD.get(base, f'{base.__name__}(value)')} instead"
+            return f"store {_INSTEAD.get(base, f'a plain {base.__name__}')} instead"
     if callable(value):
         return "keep functions and classes out of the state and store what selects them"
     return "store the standard values it is made from and build it where it is used"

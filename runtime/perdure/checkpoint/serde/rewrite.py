@@ -23,8 +23,8 @@ _TOO_DEEP: Final = partial(
     nesting=True,
 )
 
-_MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError)
-"""What the readers of payloads raise for one that no writer made."""
+_MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, OSError)
+"""What the readers of payloads raise for one that no writer here made."""
 
 
 # Writing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 import orjson
@@ -17,6 +17,7 @@ from perdure.checkpoint.base import (
     CheckpointMetadata,
     CheckpointRow,
     CheckpointTuple,
+    Claim,
     ClaimRequest,
     Commit,
     Fence,
@@ -25,6 +26,7 @@ from perdure.checkpoint.base import (
     WriteRow,
 )
 from perdure.clock import IdSource
+from perdure.errors import StaleRunError
 from perdure.ids import make_version
 from perdure.testing.exact import exactly_equal
 
@@ -75,7 +77,7 @@ class Check:
 
 
 class Capability:
-    """Collects the checks of one capability, in the order in which they are written."""
+    """Collects checks of one capability, in the order in which they are written."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -252,8 +254,24 @@ def pending(stored: CheckpointTuple) -> list[tuple[str, str, Any]]:
 
 # Claims
 
+SUCCESS: Final = RunEnd(status="success")
+
 
 def request(thread_id: str, run_id: str | None = None, **more: Any) -> ClaimRequest:
     """A claim of this thread by a run, a new one unless it is named."""
     fields: dict[str, Any] = {"graph": "graph", "signature": "signature", "input": b"null", **more}
     return ClaimRequest(thread_id=thread_id, run_id=run_id or new_name("run"), **fields)
+
+
+async def claimed(subject: Subject, run_id: str | None = None) -> tuple[Timeline, Claim]:
+    """A new thread, held by a run."""
+    timeline = Timeline(subject)
+    return timeline, await subject.leased.aclaim(request(timeline.thread_id, run_id))
+
+
+async def expect_stale(subject: Subject, timeline: Timeline, commit: Commit) -> None:
+    """The commit is refused, and nothing of it is stored."""
+    before = await timeline.stored_ids()
+    naming = [timeline.thread_id, commit.fence.run_id if commit.fence else ""]
+    await expect_error(subject.saver.acommit(commit), StaleRunError, naming=naming)
+    expect(await timeline.stored_ids(), before, "the ids after a refused commit")

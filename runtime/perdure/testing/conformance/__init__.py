@@ -1,0 +1,16 @@
+"""Checks that a saver keeps its contract, for whoever writes one.
+
+With pytest, each check is a test:
+
+    @pytest.mark.parametrize("check", CHECKS, ids=str)
+    async def test_my_saver(check: Check, my_saver: MySaver) -> None:
+        await check(Subject(saver=my_saver, expire=expire))
+
+Without it, `print(await run(open_subject))`.
+"""
+
+from perdure.testing.conformance.catalogue import CAPABILITIES, CHECKS, run
+from perdure.testing.conformance.kit import Check, Subject
+from perdure.testing.conformance.report import Report
+
+__all__ = ["CAPABILITIES", "CHECKS", "Check", "Report", "Subject", "run"]
