@@ -1,0 +1,118 @@
+"""Small graphs that many tests run, and what they run on."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, TypedDict
+
+import anyio
+import anyio.lowlevel
+
+from perdure.constants import START
+from perdure.graph.state import StateGraph
+
+Action = Callable[[Any], Awaitable[Any]]
+
+
+class Log(TypedDict, total=False):
+    """A log that every node may append to, and two keys that keep their last value."""
+
+    log: Annotated[list[str], operator.add]
+    x: int
+    y: Any
+
+
+def logs(name: str) -> Action:
+    """A node that appends its name."""
+
+    async def action(state: Log) -> Any:
+        return {"log": [name]}
+
+    return action
+
+
+def returns(value: Any) -> Action:
+    """A node that returns always the same."""
+
+    async def action(state: Log) -> Any:
+        return value
+
+    return action
+
+
+def fails(error: BaseException) -> Action:
+    """A node that raises."""
+
+    async def action(state: Log) -> Any:
+        raise error
+
+    return action
+
+
+class Gate:
+    """A node that tells when it was entered, and waits until it is let through or cancelled."""
+
+    def __init__(self, result: Any = None) -> None:
+        self.entered = anyio.Event()
+        self.open = anyio.Event()
+        self.stopping = anyio.Event()
+        self.cleaned = anyio.Event()
+        self.cancelled = 0
+        self.ended = 0
+        self.result = result
+
+    async def __call__(self, state: Any) -> Any:
+        self.entered.set()
+        try:
+            await self.open.wait()
+            self.ended += 1
+        except BaseException:
+            self.cancelled += 1
+            self.stopping.set()
+            raise
+        finally:
+            with anyio.CancelScope(shield=True):
+                for _ in range(3):
+                    await anyio.lowlevel.checkpoint()
+            self.cleaned.set()
+        return self.result
+
+
+class Runs:
+    """Counts how often each node's body began."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    def counted(self, name: str, action: Action | None = None) -> Action:
+        inner = action or logs(name)
+
+        async def body(state: Any) -> Any:
+            self.of[name] = self.of.get(name, 0) + 1
+            return await inner(state)
+
+        return body
+
+
+def chain(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> StateGraph:
+    """The named nodes one after the other; those without an action append their name."""
+    builder = StateGraph(Log)
+    for before, name in zip((START, *names), names, strict=False):
+        builder.add_node(name, (actions or {}).get(name) or logs(name))
+        builder.add_edge(before, name)
+    return builder
+
+
+def fan(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> StateGraph:
+    """The named nodes side by side, right after the start."""
+    builder = StateGraph(Log)
+    for name in names:
+        builder.add_node(name, (actions or {}).get(name) or logs(name))
+        builder.add_edge(START, name)
+    return builder
+
+
+def thread(thread_id: str = "t", **more: Any) -> dict[str, Any]:
+    """A config for a thread."""
+    return {"configurable": {"thread_id": thread_id}, **more}

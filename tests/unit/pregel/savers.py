@@ -1,0 +1,77 @@
+"""A saver that tells what it was asked, and that can be made slow or broken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence
+from perdure.checkpoint.memory import InMemorySaver
+from perdure.clock import SYSTEM_CLOCK, Clock
+
+
+class WatchedSaver(InMemorySaver):
+    """The in-memory saver under observation.
+
+    Attributes:
+        claims, sent, acknowledged, renewals: what it was asked and what it did.
+        before_commit: awaited with each commit before it is made.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        super().__init__(clock=clock)
+        self.claims: list[ClaimRequest] = []
+        self.sent: list[Commit] = []
+        self.acknowledged: list[Commit] = []
+        self.renewals = 0
+        self.reads = 0
+        self.before_commit: Callable[[Commit], Awaitable[None]] | None = None
+        self.renew_error: Exception | None = None
+
+    async def aclaim(self, request: ClaimRequest) -> Claim:
+        self.claims.append(request)
+        return await super().aclaim(request)
+
+    async def acommit(self, commit: Commit) -> None:
+        self.sent.append(commit)
+        if self.before_commit is not None:
+            await self.before_commit(commit)
+        await super().acommit(commit)
+        self.acknowledged.append(commit)
+
+    async def arenew(self, fence: Fence) -> None:
+        self.renewals += 1
+        if self.renew_error is not None:
+            raise self.renew_error
+        await super().arenew(fence)
+
+    def steps(self) -> list[int]:
+        """The steps of all checkpoints stored, in the order of storing."""
+        return [row.metadata["step"] for commit in self.acknowledged for row in commit.checkpoints]
+
+
+class Brake:
+    """Holds every commit until it is let go."""
+
+    def __init__(self, saver: WatchedSaver) -> None:
+        self.held = anyio.Event()
+        self.released = anyio.Event()
+        saver.before_commit = self._hold
+
+    async def _hold(self, commit: Commit) -> None:
+        self.held.set()
+        await self.released.wait()
+
+
+def refuse(error: Exception, *, nth: int = 1) -> Callable[[Commit], Awaitable[None]]:
+    """For `before_commit`: the nth commit fails, and those after it do not."""
+    left = nth
+
+    async def before(commit: Commit) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise error
+
+    return before

@@ -1,0 +1,377 @@
+"""One superstep's tasks: side by side, bounded, each in a context of its own; the first failure ends all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from typing import Any, cast
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import pytest
+
+from perdure.constants import START
+from perdure.context import current_task
+from perdure.data import Command, Send
+from perdure.errors import NodeCancelledError
+from perdure.graph.state import StateGraph
+from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, logs, returns
+
+setting: contextvars.ContextVar[str] = contextvars.ContextVar("setting", default="unset")
+
+
+# Failure
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+async def test_a_nodes_error_reaches_the_caller_as_itself_with_a_note_of_the_task(names: list[str]) -> None:
+    error = ValueError("boom")
+    with pytest.raises(ValueError, match="boom") as raised:
+        await fan(names, {"a": fails(error)}).compile().ainvoke({})
+
+    assert raised.value is error
+    [note] = error.__notes__
+    assert note.startswith("During task with name 'a' and id '")
+
+
+@pytest.mark.parametrize("max_concurrency", [None, 2, 100])
+async def test_the_first_failure_cancels_the_siblings_and_waits_for_their_clean_up(
+    max_concurrency: int | None,
+) -> None:
+    gate = Gate()
+
+    async def fails_later(state: Log) -> None:
+        await gate.entered.wait()
+        raise ValueError("boom")
+
+    graph = fan(["slow", "bad"], {"slow": gate, "bad": fails_later}).compile()
+    with pytest.raises(ValueError, match="boom"):
+        await graph.ainvoke({}, {"max_concurrency": max_concurrency})
+
+    assert (gate.cancelled, gate.ended) == (1, 0)
+    assert gate.cleaned.is_set()
+
+
+async def test_of_several_failures_the_first_is_raised_and_the_others_are_noted() -> None:
+    entered = anyio.Event()
+
+    async def fails_in_clean_up(state: Log) -> None:
+        entered.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise RuntimeError("clean-up")
+
+    async def fails_later(state: Log) -> None:
+        await entered.wait()
+        raise ValueError("the cause")
+
+    with pytest.raises(ValueError, match="the cause") as raised:
+        await fan(["a", "b"], {"a": fails_in_clean_up, "b": fails_later}).compile().ainvoke({})
+
+    assert raised.value.__notes__[1:] == [
+        "In the same superstep, node 'a' failed too: RuntimeError('clean-up')"
+    ]
+
+
+class Abort(BaseException):
+    """Not an Exception, like SystemExit."""
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+async def test_what_is_not_an_exception_stops_the_run_too(names: list[str]) -> None:
+    gate = Gate()
+
+    async def aborts(state: Log) -> None:
+        if len(names) > 1:
+            await gate.entered.wait()
+        raise Abort
+
+    with anyio.fail_after(5), pytest.raises(Abort):
+        await fan(names, {"a": aborts, "b": gate}).compile().ainvoke({})
+
+    assert gate.cancelled == len(names) - 1
+
+
+# Cancellation that nobody asked for
+
+
+async def cancelled_by_a_library(state: Log) -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+@pytest.mark.parametrize("limit", [None, 1], ids=["unbounded", "bounded"])
+async def test_a_library_that_raises_cancelled_error_is_the_nodes_error(
+    names: list[str], limit: int | None
+) -> None:
+    graph = fan(names, {"a": cancelled_by_a_library}).compile()
+    with pytest.raises(NodeCancelledError, match="Node 'a' raised CancelledError although nobody") as raised:
+        await graph.ainvoke({}, {"max_concurrency": limit})
+
+    assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
+
+
+async def test_it_is_told_from_a_real_one_in_a_task_that_survived_a_cancellation() -> None:
+    async def survivor() -> None:
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError:  # and goes on: what a server's last request may do
+            await chain(["a"], {"a": cancelled_by_a_library}).compile().ainvoke({})
+
+    task = asyncio.create_task(survivor())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(NodeCancelledError):
+        await task
+
+
+async def test_a_node_may_use_timeouts_of_its_own() -> None:
+    async def times_out(state: Log) -> Any:
+        with anyio.move_on_after(0):
+            await anyio.sleep_forever()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.Event().wait(), 0)
+        async with asyncio.timeout(None):
+            await asyncio.sleep(0)
+        return {"log": ["a"]}
+
+    assert (await chain(["a", "b"], {"a": times_out}).compile().ainvoke({}))["log"] == ["a", "b"]
+    assert (await fan(["a", "b"], {"a": times_out}).compile().ainvoke({}))["log"] == ["a", "b"]
+
+
+# A bound on concurrency
+
+
+class Counter:
+    """How many bodies run now, and how many did at most."""
+
+    def __init__(self) -> None:
+        self.now = self.most = self.all = 0
+
+    async def __call__(self, state: Any) -> Any:
+        self.now += 1
+        self.all += 1
+        self.most = max(self.most, self.now)
+        for _ in range(1 + self.all % 3):
+            await anyio.lowlevel.checkpoint()
+        self.now -= 1
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 29, 30, 31, None])
+async def test_as_many_tasks_run_at_once_as_allowed_and_never_more(limit: int | None) -> None:
+    counter = Counter()
+    builder = chain(["a"], {"a": returns([Send("b", i) for i in range(30)])}).add_node("b", counter)
+    await builder.compile().ainvoke({}, {"max_concurrency": limit})
+
+    assert counter.all == 30
+    assert counter.most == min(limit or 30, 30)
+
+
+async def test_bounded_tasks_start_in_their_order() -> None:
+    order: list[int] = []
+
+    async def body(number: int) -> None:
+        order.append(number)
+        await anyio.lowlevel.checkpoint()
+
+    builder = chain(["a"], {"a": returns([Send("b", i) for i in range(20)])}).add_node("b", body)
+    await builder.compile().ainvoke({}, {"max_concurrency": 3})
+
+    assert order == list(range(20))
+
+
+async def test_after_a_failure_no_waiting_task_starts_even_where_a_sibling_swallows_its_cancellation() -> (
+    None
+):
+    entered = anyio.Event()
+    started: list[str] = []
+
+    async def swallows(state: Log) -> None:
+        entered.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await anyio.sleep_forever()
+
+    async def fails_later(state: Log) -> None:
+        await entered.wait()
+        raise ValueError("boom")
+
+    async def starts(state: Log) -> None:
+        started.append("c")
+
+    graph = fan("abc", {"a": swallows, "b": fails_later, "c": starts}).compile()
+    with pytest.raises(ValueError, match="boom"):
+        await graph.ainvoke({}, {"max_concurrency": 2})
+
+    assert started == []
+
+
+# Context variables
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+@pytest.mark.parametrize("limit", [None, 1], ids=["unbounded", "bounded"])
+async def test_a_node_sees_the_callers_context_and_leaks_nothing(names: list[str], limit: int | None) -> None:
+    seen: dict[str, str] = {}
+
+    def node(name: str) -> Action:
+        async def body(state: Log) -> None:
+            seen[f"{name} before"] = setting.get()
+            setting.set(f"set by {name}")
+            await anyio.lowlevel.checkpoint()
+            seen[f"{name} after"] = setting.get()
+
+        return body
+
+    setting.set("the caller's")
+    builder = fan(names, {name: node(name) for name in names}).add_node("next", node("next"))
+    await builder.add_edge("a", "next").compile().ainvoke({}, {"max_concurrency": limit})
+
+    assert setting.get() == "the caller's"
+    assert current_task.get() is None, "nor does the engine leak its own"
+    assert {value for key, value in seen.items() if key.endswith("before")} == {"the caller's"}
+    assert all(seen[f"{name} after"] == f"set by {name}" for name in [*names, "next"])
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+async def test_a_path_runs_in_the_context_of_its_node(names: list[str]) -> None:
+    seen: list[str] = []
+
+    async def sets(state: Log) -> None:
+        setting.set("set by the node")
+
+    def path(state: Log) -> list[str]:
+        seen.append(setting.get())
+        return []
+
+    await fan(names, {"a": sets}).add_conditional_edges("a", path).compile().ainvoke({})
+
+    assert seen == ["set by the node"]
+    assert setting.get() == "unset"
+
+
+async def test_tasks_that_a_node_starts_inherit_what_it_set() -> None:
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append(setting.get())
+
+    async def starts(state: Log) -> None:
+        setting.set("set by the node")
+        await asyncio.create_task(look())
+        async with anyio.create_task_group() as group:
+            group.start_soon(look)
+
+    await chain(["a"], {"a": starts}).compile().ainvoke({})
+
+    assert seen == ["set by the node"] * 2
+
+
+async def test_a_failing_node_leaks_no_context_either() -> None:
+    async def sets_and_fails(state: Log) -> None:
+        setting.set("leaked")
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        await chain(["a"], {"a": sets_and_fails}).compile().ainvoke({})
+
+    assert setting.get() == "unset"
+
+
+# Sync nodes
+
+
+async def test_a_sync_node_runs_in_a_thread_with_a_copy_of_the_context() -> None:
+    seen: list[Any] = []
+
+    def body(state: Log) -> Any:
+        seen.append((threading.current_thread() is threading.main_thread(), setting.get()))
+        setting.set("set in the thread")
+        return {"log": ["a"]}
+
+    setting.set("the caller's")
+    assert (await chain(["a", "b"], {"a": body}).compile().ainvoke({}))["log"] == ["a", "b"]
+    assert seen == [(False, "the caller's")]
+    assert setting.get() == "the caller's"
+
+
+async def test_more_sync_nodes_than_threads_all_run() -> None:
+    def body(number: int) -> Any:
+        return {"log": [str(number)]}
+
+    builder = chain(["a"], {"a": returns([Send("b", i) for i in range(150)])}).add_node("b", body)
+
+    assert (await builder.compile().ainvoke({}))["log"] == [str(i) for i in range(150)]
+
+
+async def test_sync_nodes_that_each_run_a_graph_with_a_sync_node_do_not_wait_for_each_other() -> None:
+    def inner(state: Log) -> Any:
+        return {"log": ["inner"]}
+
+    child = chain(["inner"], {"inner": inner}).compile()
+
+    def outer(number: int) -> Any:
+        return anyio.from_thread.run(child.ainvoke, {})
+
+    builder = chain(["a"], {"a": returns([Send("b", i) for i in range(100)])}).add_node("b", outer)
+    with anyio.fail_after(30):
+        result = await builder.compile().ainvoke({})
+
+    assert result["log"] == ["inner"] * 100
+
+
+async def test_a_sync_nodes_error_is_its_own() -> None:
+    def body(state: Log) -> Any:
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom") as raised:
+        await chain(["a"], {"a": body}).compile().ainvoke({})
+
+    assert raised.value.__notes__[0].startswith("During task with name 'a'")
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+async def test_a_cancelled_run_does_not_wait_for_a_thread(names: list[str]) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def body(state: Log) -> None:
+        entered.set()
+        leave.wait(30)
+
+    run = asyncio.create_task(fan(names, {"a": cast("Action", body)}).compile().ainvoke({}))
+    await asyncio.to_thread(entered.wait, 30)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    leave.set()
+
+
+def logs_in_a_thread(state: Log) -> Any:
+    return logs("a")(state)
+
+
+async def test_a_sync_function_that_returns_an_awaitable_is_awaited() -> None:
+    graph = StateGraph(Log).add_node("a", logs_in_a_thread).add_edge(START, "a").compile()
+
+    assert (await graph.ainvoke({}))["log"] == ["a"]
+
+
+async def test_a_sync_path_runs_in_place() -> None:
+    threads: list[threading.Thread] = []
+
+    def path(state: Log) -> list[str]:
+        threads.append(threading.current_thread())
+        return []
+
+    await chain(["a"], {"a": returns(Command())}).add_conditional_edges("a", path).compile().ainvoke({})
+
+    assert threads == [threading.current_thread()]
