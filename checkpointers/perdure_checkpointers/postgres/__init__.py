@@ -1,0 +1,8 @@
+"""Threads in Postgres."""
+
+from perdure_checkpointers.postgres.saver import PostgresSaver
+
+AsyncPostgresSaver = PostgresSaver
+"""The name that programs know which come from LangGraph."""
+
+__all__ = ["AsyncPostgresSaver", "PostgresSaver"]

@@ -1,0 +1,151 @@
+"""Reading checkpoints: one by its address, or many in pages. No claim is needed, and no lock taken."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from perdure.checkpoint.base import CHECKPOINT_FORMAT, BlobRow, CheckpointRow, WriteRow
+from perdure.checkpoint.rows import encode_metadata
+from perdure.errors import InvalidPayloadError
+from perdure_checkpointers.postgres.arrays import TextArray
+from perdure_checkpointers.postgres.database import Database, Row
+
+_FIRST_PAGE = 10
+_LARGEST_PAGE = 100
+
+
+Blobs = dict[str, dict[str, BlobRow]]
+
+
+class Stored(NamedTuple):
+    """A checkpoint with what belongs to it, still encoded; `blobs` with what they stand on."""
+
+    thread_id: str
+    row: CheckpointRow
+    blobs: Blobs
+    writes: list[WriteRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which checkpoints a listing holds; None where it does not matter."""
+
+    thread_id: str | None = None
+    ns: str | None = None
+    checkpoint_id: str | None = None
+    before: str | None = None
+    filter: Mapping[str, Any] | None = None
+
+
+class Reader:
+    """Reads what is stored, in the format that this release writes."""
+
+    def __init__(self, database: Database, *, format: int) -> None:
+        self._database = database
+        self._queries = database.queries
+        self._format = format
+
+    def address(self, thread_id: str, ns: str, checkpoint_id: str | None) -> dict[str, Any]:
+        """What a statement binds that reads one checkpoint."""
+        return {"thread": thread_id, "ns": ns, "id": checkpoint_id, **self._formats()}
+
+    def stored(self, thread_id: str, ns: str, head: Sequence[Any]) -> Stored | None:
+        """What the columns of the block `head` say; None if there was no such checkpoint."""
+        if head[0] is None:
+            return None
+        row = _row(ns, head)
+        blobs: Blobs = {}
+        for channel, *blob in zip(*(column or () for column in head[12:]), strict=True):
+            blobs.setdefault(channel, {})[blob[0]] = BlobRow(ns, channel, *blob)
+        return Stored(thread_id, row, blobs, _writes(row, head[7:12]))
+
+    async def head(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Stored | None:
+        """The addressed checkpoint, or the newest."""
+        query = self._queries.get[checkpoint_id is not None]
+        rows = await self._database.fetch(query, self.address(thread_id, ns, checkpoint_id))
+        return self.stored(thread_id, ns, rows[0]) if rows else None
+
+    async def pages(self, selection: Selection, limit: int | None) -> AsyncIterator[list[Stored]]:
+        """What is selected, newest first, in growing pages: who only looks at the first pays for few."""
+        conditions, parameters = _conditions(selection)
+        size, left = _FIRST_PAGE, limit
+        while left is None or left > 0:
+            size = size if left is None else min(size, left)
+            rows = await self._page(conditions, {**parameters, "limit": size, **self._formats()})
+            if rows:
+                yield await self._with_values(rows)
+            if len(rows) < size:
+                return
+            left = None if left is None else left - len(rows)
+            size = min(size * 2, _LARGEST_PAGE)
+            conditions = conditions if "after" in conditions else [*conditions, "after"]
+            parameters |= zip(("last_thread", "last_ns", "last_id"), rows[-1][:3], strict=True)
+
+    async def _page(self, conditions: Sequence[str], parameters: Mapping[str, Any]) -> list[Row]:
+        return await self._database.fetch(self._queries.page(*conditions), parameters)
+
+    async def _with_values(self, rows: Sequence[Row]) -> list[Stored]:
+        keys = {
+            (thread_id, ns, *item): None
+            for thread_id, ns, _, _, _, versions, *_ in rows
+            for item in orjson.loads(versions).items()
+        }
+        blobs = await self._blobs(list(keys))
+        page = []
+        for thread_id, ns, *columns in rows:
+            row = _row(ns, columns)
+            page.append(Stored(thread_id, row, blobs.get((thread_id, ns), {}), _writes(row, columns[7:])))
+        return page
+
+    async def _blobs(self, keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, str], Blobs]:
+        """Of each thread and namespace of a page, the values of its checkpoints."""
+        columns = zip(*keys, strict=True) if keys else ((), (), (), ())
+        names = ("thread", "ns", "channel", "version")
+        parameters = {name: TextArray(column) for name, column in zip(names, columns, strict=True)}
+        rows = await self._database.fetch(self._queries.page_blobs, {**parameters, **self._formats()})
+        found: dict[tuple[str, str], Blobs] = {}
+        for thread_id, known, *columns_of_row in rows:
+            if not known:
+                raise _unknown_format("A value of this history")
+            blob = BlobRow(*columns_of_row)
+            found.setdefault((thread_id, blob.ns), {}).setdefault(blob.channel, {})[blob.version] = blob
+        return found
+
+    def _formats(self) -> dict[str, int]:
+        return {"format": self._format, "checkpoint_format": CHECKPOINT_FORMAT}
+
+
+def _row(ns: str, columns: Sequence[Any]) -> CheckpointRow:
+    checkpoint_id, parent_id, ts, versions, seen, metadata, known = columns[:7]
+    if not known:
+        raise _unknown_format(f"Checkpoint {checkpoint_id}, or a value or pending write of it,")
+    return CheckpointRow(ns, checkpoint_id, parent_id, ts, versions, seen, metadata)
+
+
+def _writes(row: CheckpointRow, columns: Sequence[list[Any] | None]) -> list[WriteRow]:
+    # Aggregates over no rows are null.
+    items = zip(*(column or () for column in columns), strict=True)
+    return [WriteRow(row.ns, row.checkpoint_id, *item) for item in items]
+
+
+def _unknown_format(what: str) -> InvalidPayloadError:
+    return InvalidPayloadError(f"{what} is stored in a format that this saver's serde does not read")
+
+
+def _conditions(selection: Selection) -> tuple[list[str], dict[str, Any]]:
+    found: dict[str, tuple[str, Any]] = {
+        "of_thread": ("thread", selection.thread_id),
+        "of_namespace": ("ns", selection.ns),
+        "addressed": ("id", selection.checkpoint_id),
+        "older_than": ("before", selection.before),
+        "matching": (
+            "filter",
+            encode_metadata(selection.filter).decode() if selection.filter else None,
+        ),
+    }
+    chosen = {name: bound for name, bound in found.items() if bound[1] is not None}
+    return list(chosen), dict(chosen.values())

@@ -1,0 +1,292 @@
+"""The saver contract on Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import anyio
+from psycopg_pool import AsyncConnectionPool
+
+import perdure_migrations
+from perdure import faults
+from perdure.checkpoint import rows
+from perdure.checkpoint.base import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    Claim,
+    ClaimRequest,
+    Commit,
+    Fence,
+    LeasedSaver,
+    Orphan,
+    RunEnd,
+    SerializerProtocol,
+)
+from perdure.checkpoint.serde import JsonSerializer
+from perdure.errors import StaleRunError
+from perdure_checkpointers.postgres.claims import Claims
+from perdure_checkpointers.postgres.database import Connection, Database, Pool
+from perdure_checkpointers.postgres.group_commit import GroupCommit
+from perdure_checkpointers.postgres.leases import Leases
+from perdure_checkpointers.postgres.queries import Queries
+from perdure_checkpointers.postgres.reader import Reader, Selection, Stored
+from perdure_checkpointers.postgres.whole_threads import WholeThreads
+
+_SETUP_SECONDS = 120.0
+
+
+class PostgresSaver(LeasedSaver):
+    """Keeps threads in a Postgres database.
+
+        async with PostgresSaver.from_conn_string("postgresql://…") as saver:
+            await saver.setup()
+
+    Commits of different threads that arrive together leave together (see `group_commit`). Nothing
+    runs in the background.
+    """
+
+    stores_deltas = True
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        schema: str = "perdure",
+        serde: SerializerProtocol | None = None,
+        lanes: int = 2,
+        connect_seconds: float = 10.0,
+        statement_seconds: float = 30.0,
+    ) -> None:
+        """Use the application's own pool, which stays the application's to open and to close.
+
+        Args:
+            pool: its connections need no settings of their own.
+            lanes: how many group commits may be in flight at once.
+            connect_seconds: how long to wait for a connection.
+            statement_seconds: how long to wait for an answer.
+        """
+        self.serde = serde if serde is not None else JsonSerializer()
+        self._schema = schema
+        self._database = Database(
+            pool,
+            Queries(schema),
+            schema=schema,
+            connect_seconds=connect_seconds,
+            statement_seconds=statement_seconds,
+        )
+        self._place = self._database.place
+        self._commits = GroupCommit(self._database, lanes=lanes, format=self.serde.format)
+        self._reader = Reader(self._database, format=self.serde.format)
+        self._claims = Claims(self._database, self._reader, format=self.serde.format)
+        self._whole_threads = WholeThreads(self._database)
+        self._leases = Leases(self._database)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(
+        cls,
+        url: str,
+        *,
+        schema: str = "perdure",
+        serde: SerializerProtocol | None = None,
+        min_size: int = 1,
+        max_size: int = 10,
+        lanes: int = 2,
+        connect_seconds: float = 10.0,
+        statement_seconds: float = 30.0,
+    ) -> AsyncIterator[PostgresSaver]:
+        """A saver with a pool of its own, closed at the end.
+
+        Raises SaverUnavailableError, saying which host and why, if the database does not answer
+        within `connect_seconds`.
+        """
+
+        async def prove(connection: Connection) -> None:
+            await saver._database.prove(connection)
+
+        pool = AsyncConnectionPool(
+            url,
+            min_size=min_size,
+            max_size=max_size,
+            kwargs={"autocommit": True},
+            configure=prove,
+            open=False,
+            name="perdure",
+        )
+        saver = cls(
+            pool,
+            schema=schema,
+            serde=serde,
+            lanes=lanes,
+            connect_seconds=connect_seconds,
+            statement_seconds=statement_seconds,
+        )
+        await saver._open()
+        try:
+            yield saver
+        finally:
+            await saver._close()
+
+    async def _open(self) -> None:
+        with self._place.translated():
+            # A pool only says that it waited. A connection of our own says what is wrong, at once.
+            await (await self._database.connect()).close()
+            # Asked before its connections are there, a pool would begin with more than min_size.
+            await self._database.pool.open(wait=True, timeout=self._database.connect_seconds)
+
+    async def _close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            self._leases.close()
+            await self._database.pool.close()
+
+    async def setup(self) -> None:
+        """Create the schema, or bring it up to date. Safe to call from any number of processes at once.
+
+        For inside a transaction of your own there is `perdure_migrations.migrate(connection)`.
+        """
+
+        async def migrate(session: Any) -> None:
+            await perdure_migrations.migrate(session.connection, self._schema)
+
+        with self._place.translated():
+            await self._database.run(migrate, seconds=_SETUP_SECONDS)
+
+    # Runs
+
+    async def aclaim(self, request: ClaimRequest) -> Claim:
+        if faults.hook is not None:
+            await faults.reach("claim.send", request.thread_id)
+        with self._place.translated():
+            fence, head, last_id, attempt = await self._claims.claim(request, self.lease_seconds)
+        self._leases.hold(fence)
+        if faults.hook is not None:
+            await faults.reach("claim.acknowledged", request.thread_id)
+        return Claim(fence=fence, head=self._view(head) if head else None, last_id=last_id, attempt=attempt)
+
+    async def acommit(self, commit: Commit) -> None:
+        if faults.hook is not None:
+            await faults.reach("commit.send" if commit.checkpoints else "writes.send", commit.thread_id)
+        with self._place.translated():
+            try:
+                await self._commits.commit(commit)
+            except StaleRunError:
+                self._forget(commit.fence)
+                raise
+        if commit.end is not None:
+            self._forget(commit.fence)
+        if faults.hook is not None:
+            await faults.reach(
+                "commit.acknowledged" if commit.checkpoints else "writes.acknowledged", commit.thread_id
+            )
+
+    async def arenew(self, fence: Fence) -> None:
+        with self._place.translated():
+            await self._leases.renew(
+                fence, lease_seconds=self.lease_seconds, fresh_seconds=self.renew_seconds / 2
+            )
+
+    async def arelease(self, fence: Fence, end: RunEnd) -> None:
+        with self._place.translated():
+            try:
+                await self._commits.commit(Commit(thread_id=fence.thread_id, fence=fence, end=end))
+            except StaleRunError:
+                pass
+            finally:
+                self.forget(fence)
+
+    def forget(self, fence: Fence) -> None:
+        self._leases.forget(fence)
+
+    async def aorphans(self, *, graph: str | None = None, limit: int = 100) -> list[Orphan]:
+        with self._place.translated():
+            return await self._claims.orphans(graph, limit)
+
+    def _forget(self, fence: Fence | None) -> None:
+        if fence is not None:
+            self.forget(fence)
+
+    # Reading
+
+    async def aget_tuple(self, config: Mapping[str, Any]) -> CheckpointTuple | None:
+        address = rows.address_of(config)
+        with self._place.translated():
+            stored = await self._reader.head(address.thread_id, address.ns or "", address.checkpoint_id)
+        return self._view(stored) if stored else None
+
+    async def alist(
+        self,
+        config: Mapping[str, Any] | None,
+        *,
+        filter: Mapping[str, Any] | None = None,
+        before: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        address = rows.address_of(config) if config is not None else None
+        selection = Selection(
+            thread_id=address and address.thread_id,
+            ns=address and address.ns,
+            checkpoint_id=address and address.checkpoint_id,
+            before=rows.checkpoint_id_of(before) if before is not None else None,
+            filter=filter,
+        )
+        pages = self._reader.pages(selection, limit)
+        while page := await self._next(pages):
+            for stored in page:
+                yield self._view(stored)
+
+    async def _next(self, pages: AsyncIterator[list[Stored]]) -> list[Stored] | None:
+        with self._place.translated():
+            return await anext(pages, None)
+
+    def _view(self, stored: Stored) -> CheckpointTuple:
+        return rows.build_tuple(self.serde, *stored)
+
+    # Writing without a run
+
+    async def aput(
+        self,
+        config: Mapping[str, Any],
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: Mapping[str, str],
+    ) -> dict[str, Any]:
+        commit = rows.commit_of_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
+        await self.acommit(commit)
+        return rows.config_of(commit.thread_id, commit.checkpoints[0].ns, checkpoint["id"])
+
+    async def aput_writes(
+        self,
+        config: Mapping[str, Any],
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        await self.acommit(rows.commit_of_writes(self.serde, config, writes, task_id, task_path))
+
+    # Whole threads
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        with self._place.translated():
+            await self._whole_threads.delete([thread_id])
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        ids = rows.require_ids(run_ids, "run_ids")
+        with self._place.translated():
+            await self._whole_threads.delete_runs(sorted(ids))
+
+    async def acopy_thread(self, source: str, target: str) -> None:
+        with self._place.translated():
+            await self._whole_threads.copy(source, target)
+
+    async def aprune(
+        self, thread_ids: Sequence[str], *, strategy: Literal["keep_latest", "delete"] = "keep_latest"
+    ) -> None:
+        ids = rows.require_ids(thread_ids, "thread_ids")
+        changes = {"keep_latest": self._whole_threads.prune, "delete": self._whole_threads.delete}
+        if strategy not in changes:
+            raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(changes)}")
+        with self._place.translated():
+            await changes[strategy](sorted(ids))

@@ -1,0 +1,145 @@
+"""The one place where a driver's errors become ours, by SQLSTATE, with the original as the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from perdure.errors import (
+    PerdureError,
+    SaverTimeoutError,
+    SaverUnavailableError,
+    SchemaError,
+    UnserializableValueError,
+)
+from perdure_migrations import MigrationError
+
+Failure = psycopg.Error | TimeoutError | MigrationError | UnicodeEncodeError
+
+_MISSING = {
+    "42P01": "has not been set up",
+    "3F000": "has not been set up",
+    "42703": "is older than this release",
+}
+_TOO_LATE = {
+    "57014": "the statement was cancelled on the server",
+    "55P03": "a lock was not given in time",
+    "40P01": "the server ended a deadlock",
+}
+_ROLLED_BACK = ("40001", "40P01")
+_READ_ONLY = "25006"
+_FORBIDDEN = "42501"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which database and schema, as messages name it. Holds no password."""
+
+    host: str
+    port: str
+    database: str
+    schema: str
+
+    @classmethod
+    def of(cls, conninfo: str | None, settings: Mapping[str, Any], schema: str) -> Place:
+        """The place that a pool connects to; None for an address that is only known when it is needed."""
+        if conninfo is None:
+            return cls(host="the host", port="the port", database="of the pool", schema=schema)
+        try:
+            known = {key: value for key, value in settings.items() if key in _OPTIONS}
+            options = conninfo_to_dict(conninfo, **known)
+        except psycopg.ProgrammingError:
+            options = {}
+        return cls(
+            host=str(options.get("host") or options.get("hostaddr") or "the local socket"),
+            port=str(options.get("port") or "5432"),
+            database=str(options.get("dbname") or options.get("user") or "the default one"),
+            schema=schema,
+        )
+
+    def __str__(self) -> str:
+        return f"database {self.database!r} on {self.host}:{self.port}"
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise what a driver raises inside as an error of ours."""
+        try:
+            yield
+        except (psycopg.Error, TimeoutError, MigrationError, UnicodeEncodeError) as error:
+            if isinstance(error, PerdureError):
+                raise
+            raise explain(error, self) from error
+
+
+_OPTIONS = ("host", "hostaddr", "port", "dbname", "user")
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection went away: the statement can be repeated on another one.
+
+    A server that only reads counts too: after a failover the old primary is of no use to a writer.
+    """
+    if not isinstance(error, psycopg.Error) or isinstance(error, (PoolTimeout, PoolClosed, TooManyRequests)):
+        return False
+    if error.sqlstate is None:
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return error.sqlstate.startswith(("08", "57P")) or error.sqlstate == _READ_ONLY
+
+
+def is_repeatable(error: BaseException) -> bool:
+    """Whether the same statement may succeed if it is sent again."""
+    return is_lost(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _ROLLED_BACK)
+
+
+def is_about_values(error: BaseException) -> bool:
+    """Whether the server, or the driver, refuses a value; other commits of the batch may be fine."""
+    if isinstance(error, (UnicodeEncodeError, psycopg.DataError, psycopg.IntegrityError)):
+        return True
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
+
+
+def explain(error: Failure, place: Place) -> PerdureError:
+    """What a failure means to a user of the saver, and what to do about it."""
+    if isinstance(error, MigrationError):
+        return SchemaError(f"schema {place.schema!r} of {place}: {error}")
+    if is_about_values(error):
+        return UnserializableValueError(
+            f"{place} cannot store a value of this commit: {_reason(error)}; remove it from the state, the"
+            " metadata or the ids, or encode it (text columns hold neither NUL nor lone surrogates)"
+        )
+    if isinstance(error, psycopg.Error):
+        return _explain_server(error, place)
+    return SaverTimeoutError(f"{place} did not answer in time; the run can be resumed")
+
+
+def _explain_server(error: psycopg.Error, place: Place) -> PerdureError:
+    state = error.sqlstate or ""
+    if isinstance(error, (PoolTimeout, TooManyRequests)):
+        return SaverTimeoutError(
+            f"no connection to {place} became free: {_reason(error)}; enlarge the pool (max_size), or find"
+            " what keeps its connections. The run can be resumed"
+        )
+    if state in _MISSING:
+        return SchemaError(
+            f"schema {place.schema!r} of {place} {_MISSING[state]} ({_reason(error)}): call"
+            f" `await saver.setup()`, or run `python -m perdure_migrations URL --schema {place.schema}`"
+        )
+    if state == _FORBIDDEN:
+        return SchemaError(
+            f"the role may not use schema {place.schema!r} of {place} ({_reason(error)}): grant it USAGE on"
+            " the schema and SELECT, INSERT, UPDATE, DELETE on its tables"
+        )
+    if state in _TOO_LATE:
+        return SaverTimeoutError(f"{place}: {_TOO_LATE[state]} ({_reason(error)}); the run can be resumed")
+    return SaverUnavailableError(f"{place} is not available: {_reason(error)}")
+
+
+def _reason(error: Failure) -> str:
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return primary or " ".join(str(error).split())

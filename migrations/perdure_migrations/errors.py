@@ -1,0 +1,30 @@
+"""What can go wrong with a schema, as a tree.
+
+MigrationError
+├── EditedMigrationError     a migration that landed here is not the one in this release
+├── NewerSchemaError         the schema has migrations that this release does not know
+├── MigrationLockError       another process holds the lock for too long
+└── MigrationPermissionError the role may not read, or not create, what it must
+"""
+
+from __future__ import annotations
+
+
+class MigrationError(Exception):
+    """The base of what the runner raises."""
+
+
+class EditedMigrationError(MigrationError):
+    """A migration was changed after it had been applied to this schema."""
+
+
+class NewerSchemaError(MigrationError):
+    """The schema is newer than this release; the message names both versions."""
+
+
+class MigrationLockError(MigrationError):
+    """Somebody else is migrating this schema and did not finish in time. Nothing was changed."""
+
+
+class MigrationPermissionError(MigrationError):
+    """The role lacks a privilege; the message names the role, the database and the command to run."""

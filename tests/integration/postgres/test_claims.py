@@ -1,0 +1,289 @@
+"""One live run per thread: claims, leases, orphans, on a real server."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence, RunEnd
+from perdure.errors import SaverTimeoutError, StaleRunError, ThreadBusyError
+from perdure_checkpointers.postgres import PostgresSaver
+from tests.integration.postgres.threads import (
+    SUCCESS,
+    TABLES,
+    Server,
+    commit,
+    config,
+    new_thread,
+    request,
+    until_waiting,
+)
+
+
+async def test_a_claim_records_the_run_and_reads_the_head(saver: PostgresSaver, server: Server) -> None:
+    thread_id = new_thread()
+    first = await saver.aclaim(request(thread_id))
+    assert first.head is None
+    assert (first.fence.epoch, first.attempt, first.last_id) == (1, 1, None)
+    step = commit(first.fence, end=SUCCESS)
+    await saver.acommit(step)
+
+    second = await saver.aclaim(request(thread_id, "second"))
+    assert second.fence == Fence(thread_id=thread_id, run_id="second", epoch=2)
+    assert second.last_id == step.last_id
+    assert second.head == await saver.aget_tuple(config(thread_id))
+    assert await server.rows(
+        "SELECT run_id, status, input, config FROM perdure.runs ORDER BY started_at"
+    ) == [
+        (first.fence.run_id, "success", b'{"question":1}', {"recursion_limit": 7}),
+        ("second", "running", b'{"question":1}', {"recursion_limit": 7}),
+    ]
+
+
+async def test_a_claim_reads_an_older_checkpoint_if_asked(saver: PostgresSaver) -> None:
+    thread_id = new_thread()
+    fence = (await saver.aclaim(request(thread_id))).fence
+    old = commit(fence, value="old")
+    await saver.acommit(old)
+    await saver.acommit(commit(fence, value="new", end=SUCCESS))
+
+    claim = await saver.aclaim(replace(request(thread_id), checkpoint_id=old.last_id))
+    assert claim.head is not None
+    assert claim.head.checkpoint["channel_values"] == {"channel": "old"}
+
+
+async def test_a_busy_thread_says_who_holds_it_and_since_when(
+    saver: PostgresSaver, other_saver: PostgresSaver, server: Server
+) -> None:
+    thread_id = new_thread()
+    await saver.aclaim(request(thread_id, "holder"))
+    since = await server.value("SELECT claimed_at FROM perdure.threads")
+    with pytest.raises(ThreadBusyError, match=r"run 'holder' .* on host .*, process \d+, since ") as failure:
+        await other_saver.aclaim(request(thread_id))
+    assert since.isoformat(timespec="seconds") in str(failure.value)
+    assert await server.value("SELECT count(*) FROM perdure.runs") == 1
+
+
+async def test_a_repeated_claim_answers_with_the_same_epoch(saver: PostgresSaver, server: Server) -> None:
+    asked = request(new_thread())
+    first = await saver.aclaim(asked)
+    assert await saver.aclaim(asked) == first
+    assert await server.value("SELECT count(*) FROM perdure.runs") == 1
+
+
+async def test_a_claim_is_not_repeated_over_its_own_recovery(saver: PostgresSaver, server: Server) -> None:
+    asked = request(new_thread())
+    first = await saver.aclaim(asked)
+    await server.expire(asked.thread_id)
+    await saver.aclaim(replace(asked, successor_of=first.fence.epoch))
+    with pytest.raises(ThreadBusyError):
+        await saver.aclaim(asked)
+
+
+async def test_of_two_claimers_exactly_one_is_granted(
+    saver: PostgresSaver, other_saver: PostgresSaver
+) -> None:
+    for _ in range(20):
+        assert len(await _granted(request(new_thread()), saver, other_saver)) == 1
+
+
+async def test_of_two_recoverers_exactly_one_is_granted(
+    saver: PostgresSaver, other_saver: PostgresSaver, server: Server
+) -> None:
+    for savers in [(saver, other_saver), (saver, saver)] * 10:
+        lost = (await saver.aclaim(request(new_thread()))).fence
+        await server.expire(lost.thread_id)
+        asked = request(lost.thread_id, lost.run_id, successor_of=lost.epoch)
+        granted = await _granted(asked, *savers)
+        assert [claim.fence.epoch for claim in granted] == [2]
+        assert [claim.attempt for claim in granted] == [2]
+
+
+async def _granted(asked: ClaimRequest, *savers: PostgresSaver) -> list[Claim]:
+    granted: list[Claim] = []
+
+    async def claim(saver: PostgresSaver, asked: ClaimRequest) -> None:
+        with suppress(ThreadBusyError):
+            granted.append(await saver.aclaim(asked))
+
+    async with anyio.create_task_group() as group:
+        for saver in savers:
+            mine = asked if asked.successor_of is not None else request(asked.thread_id)
+            group.start_soon(claim, saver, mine)
+    return granted
+
+
+async def test_a_recovery_of_a_run_that_is_gone_touches_nothing(saver: PostgresSaver, server: Server) -> None:
+    asked = request(new_thread())
+    with pytest.raises(StaleRunError, match="no longer an orphan"):
+        await saver.aclaim(replace(asked, successor_of=1))
+    fence = (await saver.aclaim(asked)).fence
+    for epoch in (0, 1, 2):
+        with pytest.raises(ThreadBusyError, match="leave it alone"):
+            await saver.aclaim(replace(asked, successor_of=epoch))
+    await saver.arelease(fence, SUCCESS)
+    with pytest.raises(StaleRunError, match="no longer an orphan"):
+        await saver.aclaim(replace(asked, successor_of=1))
+    assert await server.rows("SELECT epoch, run_id FROM perdure.threads") == [(1, None)]
+
+
+async def test_a_thread_whose_lease_ran_out_is_free_and_its_run_is_marked(
+    saver: PostgresSaver, server: Server
+) -> None:
+    lost = (await saver.aclaim(request(new_thread(), "lost"))).fence
+    await server.expire(lost.thread_id)
+    await saver.aclaim(request(lost.thread_id, "next"))
+    assert await server.rows("SELECT status, error FROM perdure.runs WHERE run_id = 'lost'") == [
+        ("error", "its lease ran out; run next took the thread")
+    ]
+    assert await saver.aorphans() == []
+
+
+async def test_a_frozen_writer_is_refused_after_its_successor(
+    saver: PostgresSaver, other_saver: PostgresSaver, server: Server
+) -> None:
+    frozen = (await saver.aclaim(request(new_thread()))).fence
+    await server.expire(frozen.thread_id)
+    after = await other_saver.aclaim(request(frozen.thread_id, frozen.run_id, successor_of=frozen.epoch))
+    await other_saver.acommit(commit(after.fence, end=SUCCESS))
+    before = await _everything(server)
+
+    nothing = Commit(thread_id=frozen.thread_id, fence=frozen)
+    for late in (commit(frozen), commit(frozen, end=SUCCESS), nothing, replace(nothing, end=SUCCESS)):
+        with pytest.raises(StaleRunError, match="lost thread"):
+            await saver.acommit(late)
+    with pytest.raises(StaleRunError):
+        await saver.arenew(frozen)
+    await saver.arelease(frozen, RunEnd(status="error", error="late"))
+    assert await _everything(server) == before
+
+
+async def _everything(server: Server) -> list[list[tuple[object, ...]]]:
+    return [await server.rows("TABLE perdure." + table) for table in TABLES]
+
+
+async def test_orphans_are_listed_oldest_first_with_what_a_successor_needs(
+    saver: PostgresSaver, server: Server
+) -> None:
+    older = (await saver.aclaim(request(new_thread()))).fence
+    newer = (await saver.aclaim(request(new_thread()))).fence
+    await saver.aclaim(request(new_thread()))
+    await saver.acommit(commit(newer))
+    for fence in (older, newer):
+        await server.expire(fence.thread_id)
+
+    orphans = await saver.aorphans()
+    assert [(orphan.run_id, orphan.started) for orphan in orphans] == [
+        (older.run_id, False),
+        (newer.run_id, True),
+    ]
+    assert orphans[0].input == b'{"question":1}'
+    assert orphans[0].config == {"recursion_limit": 7}
+    assert (orphans[0].graph, orphans[0].signature, orphans[0].attempt) == ("graph", "signature", 1)
+    assert await saver.aorphans(graph="another") == []
+    assert len(await saver.aorphans(limit=1)) == 1
+
+
+async def test_a_run_on_an_old_thread_has_started_only_with_a_checkpoint_of_its_own(
+    saver: PostgresSaver, server: Server
+) -> None:
+    first = (await saver.aclaim(request(new_thread()))).fence
+    await saver.acommit(commit(first, end=SUCCESS))
+    second = (await saver.aclaim(request(first.thread_id))).fence
+    await server.expire(first.thread_id)
+    assert [orphan.started for orphan in await saver.aorphans()] == [False]
+    third = await saver.aclaim(request(first.thread_id, second.run_id, successor_of=second.epoch))
+    await saver.acommit(commit(third.fence))
+    await server.expire(first.thread_id)
+    assert [(orphan.started, orphan.attempt) for orphan in await saver.aorphans()] == [(True, 2)]
+
+
+async def test_a_renewal_covers_all_claims_in_one_statement_and_the_next_call_uses_it(
+    saver: PostgresSaver, server: Server
+) -> None:
+    saver.lease_seconds, saver.renew_seconds = 1000.0, 0.0
+    fences = [(await saver.aclaim(request(new_thread()))).fence for _ in range(5)]
+    for fence in fences:
+        await server.expire(fence.thread_id)
+    await saver.arenew(fences[0])
+    left = await server.rows("SELECT lease_expires > now() + interval '900 seconds' FROM perdure.threads")
+    assert left == [(True,)] * 5
+
+    saver.renew_seconds = 10.0
+    await server.expire(fences[1].thread_id)
+    await saver.arenew(fences[1])
+    assert await server.value("SELECT count(*) FROM perdure.threads WHERE lease_expires < now()") == 1
+
+
+async def test_a_renewal_passes_by_a_locked_row_and_says_so(saver: PostgresSaver, server: Server) -> None:
+    locked = (await saver.aclaim(request(new_thread()))).fence
+    free = (await saver.aclaim(request(new_thread()))).fence
+    await server.expire(free.thread_id)
+    async with server.connection.transaction():
+        await server.rows("SELECT FROM perdure.threads WHERE thread_id = %s FOR UPDATE", locked.thread_id)
+        with pytest.raises(SaverTimeoutError, match="could not be renewed"):
+            await saver.arenew(locked)
+        assert await saver.aorphans() == []
+    await saver.arenew(locked)
+
+
+async def test_the_connection_of_renewals_is_closed_with_the_last_claim(
+    saver: PostgresSaver, server: Server
+) -> None:
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    fence = (await saver.aclaim(request(new_thread()))).fence
+    saver.renew_seconds = 0.0
+    before = await server.value(count)
+    await saver.arenew(fence)
+    assert await server.value(count) == before + 1
+    await saver.acommit(commit(fence, end=SUCCESS))
+    await server.until(count, before)
+
+
+async def test_a_claim_that_waited_for_the_last_commit_reads_what_that_stored(
+    saver: PostgresSaver, server: Server
+) -> None:
+    thread_id = new_thread()
+    first = (await saver.aclaim(request(thread_id))).fence
+    step = commit(first)
+    await saver.acommit(step)
+    claims: list[Claim] = []
+
+    async def claim() -> None:
+        claims.append(await saver.aclaim(request(thread_id)))
+
+    async with anyio.create_task_group() as group, server.connection.transaction():
+        # What the last commit of the first run does, stretched out.
+        await server.rows(
+            "UPDATE perdure.threads SET run_id = NULL, lease_expires = NULL, commits = commits + 1"
+            " WHERE thread_id = %s",
+            thread_id,
+        )
+        await server.rows(
+            "UPDATE perdure.task_writes SET payload = convert_to('\"late\"', 'utf8') WHERE thread_id = %s",
+            thread_id,
+        )
+        group.start_soon(claim)
+        await until_waiting(server)
+    assert claims[0].head is not None
+    assert claims[0].head.pending_writes == [("task", "channel", "late")]
+
+
+async def test_a_cancelled_claim_gives_the_thread_back(saver: PostgresSaver, server: Server) -> None:
+    thread_id = new_thread()
+    fence = (await saver.aclaim(request(thread_id))).fence
+    await server.expire(thread_id)
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope(shield=True):
+            async with server.connection.transaction():
+                await server.rows("SELECT FROM perdure.threads WHERE thread_id = %s FOR UPDATE", thread_id)
+                group.start_soon(saver.aclaim, request(thread_id, "cancelled"))
+                await until_waiting(server)
+                group.cancel_scope.cancel()
+    assert await server.rows("SELECT run_id, status FROM perdure.threads") == [(None, "cancelled")]
+    assert await server.value("SELECT status FROM perdure.runs WHERE run_id = 'cancelled'") == "cancelled"
+    assert await saver.aorphans() == []
+    assert (await saver.aclaim(request(thread_id))).fence.epoch == fence.epoch + 2
