@@ -151,8 +151,9 @@ class Database:
             )
 
     async def _bounded(self, connection: Connection, action: Action[T], seconds: float, shield: bool) -> T:
-        pid, direct = connection.info.backend_pid, False
+        pid, direct = 0, False
         try:
+            pid = connection.info.backend_pid
             with anyio.fail_after(seconds, shield=shield):
                 session = await self.prove(connection)
                 direct = session.known.direct

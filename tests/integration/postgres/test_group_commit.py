@@ -325,3 +325,20 @@ def test_a_statement_is_short_enough_for_psycopg_to_remember(saver: PostgresSave
     for query in (database.queries.commit, *database.queries.claim.values(), *database.queries.get.values()):
         assert len(query) <= _queries.MAX_CACHED_STATEMENT_LENGTH
         assert query.count(b"%(") <= 2 * _queries.MAX_CACHED_STATEMENT_PARAMS
+
+
+async def test_one_plan_is_made_for_commits_of_any_size_and_kept(
+    saver: PostgresSaver, server: Server
+) -> None:
+    fences = await claimed(saver, 40)
+    for _ in range(10):
+        await outcomes(saver, *map(commit, fences))
+    await server.rows("ANALYZE")
+    for size in (1, 2, 1, 30, 1, 5, 1, 1, 1, 1, 1, 1):
+        await outcomes(saver, *map(commit, fences[:size]))
+    async with saver._database.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT custom_plans FROM pg_prepared_statements WHERE statement LIKE '%stored_checkpoints%'"
+        )
+        # Five is how many Postgres makes before it compares.
+        assert all(made <= 5 for (made,) in await cursor.fetchall())
