@@ -23,21 +23,37 @@ from sides import SIDES, Side
 Samples = dict[str, list[float]]
 
 MOST_REPETITIONS = 9
+LEAST_SECONDS = 0.02
+"""How long a timed sample takes at least: a run that is shorter is made several times."""
 COUNTED_REPETITIONS = 3
 
 
 async def measure_time(rig: Rig, seconds: float) -> Samples:
-    """Repeats the run until `seconds` are spent, on preparing it too; once at least."""
+    """Repeats samples until `seconds` are spent, on preparing them too; once at least.
+
+    The first sample tells how many runs one must hold, and is thrown away where that is several.
+    """
     samples: list[float] = []
+    runs = 1
     deadline = time.perf_counter() + seconds
     while not samples or (time.perf_counter() < deadline and len(samples) < MOST_REPETITIONS):
-        run = await rig.prepare(rig.case.input)
-        start = time.perf_counter()
-        states = await run()
-        elapsed = time.perf_counter() - start
-        rig.check(states)
-        samples.append(elapsed * 1e6 / rig.case.units)
+        elapsed = await time_runs(rig, runs)
+        if elapsed < LEAST_SECONDS:
+            runs = 1 + int(runs * LEAST_SECONDS / elapsed)
+        else:
+            samples.append(elapsed * 1e6 / rig.case.units / runs)
     return {"time_us": samples}
+
+
+async def time_runs(rig: Rig, runs: int) -> float:
+    """Seconds that so many runs take, one after the other, without what prepares them."""
+    ready = [await rig.prepare(rig.case.input) for _ in range(runs)]
+    start = time.perf_counter()
+    results = [await run() for run in ready]
+    elapsed = time.perf_counter() - start
+    for states in results:
+        rig.check(states)
+    return elapsed
 
 
 async def measure_calls(rig: Rig) -> Samples:

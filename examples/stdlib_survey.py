@@ -18,8 +18,8 @@ import json
 import operator
 import os
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any, TypedDict
@@ -103,8 +103,11 @@ def survey(log: Callable[[str], object] = lambda line: None, pace: float = 0.0) 
 
 def source_files(limit: int | None = None) -> list[str]:
     """The standard library's files; with a limit, so many from all over it, at least one."""
-    paths = (path.relative_to(STDLIB) for path in STDLIB.rglob("*.py"))
-    files = sorted(path.as_posix() for path in paths if SKIPPED.isdisjoint(path.parts))
+    paths: list[Path] = []
+    for folder, folders, names in os.walk(STDLIB):
+        folders[:] = set(folders) - SKIPPED
+        paths += [Path(folder, name) for name in names if name.endswith(".py")]
+    files = sorted(path.relative_to(STDLIB).as_posix() for path in paths)
     count = len(files) if limit is None else min(max(limit, 1), len(files))
     return [files[n * len(files) // count] for n in range(count)]
 
@@ -187,19 +190,19 @@ async def run(chosen: argparse.Namespace, log: Callable[[str], object]) -> dict[
     return recovered[0].output or {}
 
 
-def saver_of(chosen: argparse.Namespace) -> AbstractAsyncContextManager[PostgresSaver]:
+@asynccontextmanager
+async def saver_of(chosen: argparse.Namespace) -> AsyncIterator[PostgresSaver]:
     """Threads in Postgres.
 
     A lease is how long a process may be silent before another may take its runs over. It is renewed
     all the time; a process that cannot renew it stops by itself before it has run out.
     """
-    return PostgresSaver.from_conn_string(
-        os.environ["PERDURE_DATABASE_URL"],
-        schema=chosen.schema,
-        lease_seconds=chosen.lease,
-        renew_seconds=chosen.lease / 3,
-        stop_seconds=chosen.lease * 2 / 3,
-    )
+    url = os.environ["PERDURE_DATABASE_URL"]
+    async with PostgresSaver.from_conn_string(url, schema=chosen.schema) as saver:
+        saver.lease_seconds = chosen.lease
+        saver.renew_seconds = chosen.lease / 3
+        saver.stop_seconds = chosen.lease * 2 / 3
+        yield saver
 
 
 @contextmanager

@@ -84,10 +84,10 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, empty_database_u
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=SECONDS)
+        _, errors = process.communicate(timeout=SECONDS)
 
     assert process.returncode != 0
-    assert count(empty_database_url, DEMO_SCHEMAS) == 0
+    assert count(empty_database_url, DEMO_SCHEMAS) == 0, errors.decode()
     assert count(empty_database_url, OTHER_SESSIONS) == 0
 
 

@@ -10,7 +10,6 @@ import anyio
 from psycopg_pool import AsyncConnectionPool
 
 import perdure_migrations
-from perdure import faults
 from perdure.checkpoint import rows
 from perdure.checkpoint.base import (
     Checkpoint,
@@ -157,18 +156,12 @@ class PostgresSaver(LeasedSaver):
     # Runs
 
     async def aclaim(self, request: ClaimRequest) -> Claim:
-        if faults.hook is not None:
-            await faults.reach("claim.send", request.thread_id)
         with self._place.translated():
             fence, head, last_id, attempt = await self._claims.claim(request, self.lease_seconds)
         self._leases.hold(fence)
-        if faults.hook is not None:
-            await faults.reach("claim.acknowledged", request.thread_id)
         return Claim(fence=fence, head=self._view(head) if head else None, last_id=last_id, attempt=attempt)
 
     async def acommit(self, commit: Commit) -> None:
-        if faults.hook is not None:
-            await faults.reach("commit.send" if commit.checkpoints else "writes.send", commit.thread_id)
         with self._place.translated():
             try:
                 await self._commits.commit(commit)
@@ -177,10 +170,6 @@ class PostgresSaver(LeasedSaver):
                 raise
         if commit.end is not None:
             self._forget(commit.fence)
-        if faults.hook is not None:
-            await faults.reach(
-                "commit.acknowledged" if commit.checkpoints else "writes.acknowledged", commit.thread_id
-            )
 
     async def arenew(self, fence: Fence) -> None:
         with self._place.translated():

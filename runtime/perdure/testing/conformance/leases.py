@@ -76,6 +76,25 @@ async def claim_knows_the_greatest_id_drawn(subject: Subject) -> None:
 
 
 @LEASES.check
+async def copy_knows_the_ids_of_its_source(subject: Subject) -> None:
+    timeline, copy = Timeline(subject), new_name("thread")
+    await timeline.put_many(2)
+    await subject.saver.acopy_thread(timeline.thread_id, copy)
+    claim = await subject.leased.aclaim(request(copy))
+    expect(claim.last_id, timeline.ids[-1], "the greatest id of the copy")
+
+
+@LEASES.check
+async def foreign_checkpoints_count_as_drawn(subject: Subject) -> None:
+    timeline = Timeline(subject)
+    claim = await subject.leased.aclaim(request(timeline.thread_id))
+    await timeline.put_many(2)
+    await subject.leased.arelease(claim.fence, SUCCESS)
+    later = await subject.leased.aclaim(request(timeline.thread_id))
+    expect(later.last_id, timeline.ids[-1], "the greatest id")
+
+
+@LEASES.check
 async def second_run_is_told_who_holds_the_thread_since_when(subject: Subject) -> None:
     timeline, claim = await claimed(subject)
     naming = [timeline.thread_id, claim.fence.run_id]
