@@ -156,10 +156,11 @@ def kill_midway(
     """Kill a survey when half of its results are stored; returns after how many seconds."""
     began = time.monotonic()
     while True:
-        sent, stored = database.sent(), len(database.stored())
-        tell(stored, sent)
-        if sent and stored >= sent // 2:
-            break
+        if sent := database.sent():
+            stored = len(database.stored())
+            tell(stored, sent)
+            if stored >= sent // 2:
+                break
         require(process.poll() is None, "the survey ended before it could be killed; give it a --pace of 0.1")
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -206,7 +207,10 @@ class Database:
 
     def sent(self) -> int:
         """How many tasks `list_files` has sent: each Send is a write of its own."""
-        [(count,)] = self.rows("SELECT count(*) FROM {task_writes} WHERE channel = '__pregel_tasks'")
+        try:
+            [(count,)] = self.rows("SELECT count(*) FROM {task_writes} WHERE channel = '__pregel_tasks'")
+        except psycopg.errors.UndefinedTable:
+            return 0
         return int(count)
 
     def stored(self) -> list[str]:
@@ -244,12 +248,10 @@ class Database:
 
 @contextmanager
 def new_schema(url: str) -> Iterator[tuple[Database, str]]:
-    """Perdure's tables in a schema of their own, which is dropped afterwards."""
+    """A schema for Perdure's tables, which the first survey makes, and which is dropped afterwards."""
     schema = f"perdure_demo_{token_hex(4)}"
-    command = [sys.executable, "-m", "perdure_migrations", url, "--schema", schema]
     with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
         try:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
             yield Database(connection, schema), schema
         finally:
             # On a connection of its own: Ctrl-C in the middle of a query spoils the other one.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Final, Protocol
 
 import anyio
-import uuid6
 
 _GREGORIAN_TICKS: Final = 0x01B21DD213814000
 """100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01 (RFC 9562, 5.1)."""
@@ -56,7 +56,7 @@ class IdSource:
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, suffix: str | None = None) -> None:
         self._clock = clock
         self._ticks = 0
-        self._suffix = suffix if suffix is not None else str(uuid6.uuid6())[19:]
+        self._suffix = suffix if suffix is not None else _random_suffix()
 
     def next(self) -> str:
         ticks = self._clock.time_ns() // 100 + _GREGORIAN_TICKS
@@ -70,3 +70,9 @@ class IdSource:
         """Make every id from now on greater than `checkpoint_id`."""
         ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
         self._ticks = max(self._ticks, ticks)
+
+
+def _random_suffix() -> str:
+    """Clock sequence and node of a UUID, with the variant's two bits: what tells sources apart."""
+    digits = os.urandom(8).hex()
+    return f"{'89ab'[int(digits[0], 16) & 3]}{digits[1:4]}-{digits[4:]}"

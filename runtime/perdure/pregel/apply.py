@@ -19,7 +19,7 @@ class Applied(NamedTuple):
 
     Attributes:
         changed: every channel that has a new version.
-        updated: those of them that have a value; they drive the next superstep.
+        updated: those of them that were written to; they drive the next superstep.
     """
 
     changed: set[str]
@@ -49,16 +49,17 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
         raise
     changed.update(updated, lowered)
     state.raised -= lowered
-    for name in state.transient.difference(grouped):
-        state.clear(name)
-        changed.add(name)
+    if state.transient:
+        for name in state.transient.difference(grouped):
+            state.clear(name)
+            changed.add(name)
     _mark_seen(state, tasks)
     state.counter += 1
     version = make_version(state.counter, checkpoint_id)
     versions = state.versions
     for name in changed:
         versions[name] = version
-    return Applied(changed, [name for name in updated if state.available(name)])
+    return Applied(changed, updated)
 
 
 def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, Any]]) -> set[str]:

@@ -22,14 +22,14 @@ def prepare(
     """The tasks of the next superstep: Sends in the order of sending, then nodes by name.
 
     Args:
-        updated: the channels that the last superstep gave a value, if that is known; else every
+        updated: the channels that the last superstep wrote to, if that is known; else every
             node is looked at, and those that run come in the order in which they were added.
     """
     if updated is None:
         fired = fired_anywhere(plan, state)
         names: Iterable[str] = fired
     else:
-        fired = _fired_by(plan, updated)
+        fired = _fired_by(plan, state, updated)
         names = sorted(fired) if len(fired) > 1 else fired
     tasks = _sent(plan, state, superstep) if TASKS in state.transient else []
     nodes = plan.nodes
@@ -43,11 +43,14 @@ def prepare(
     return tasks
 
 
-def _fired_by(plan: Plan, updated: Iterable[str]) -> dict[str, list[str]]:
+def _fired_by(plan: Plan, state: ThreadState, updated: Iterable[str]) -> dict[str, list[str]]:
     """Nodes with a trigger among `updated`: their versions are new, so nobody can have seen them."""
     fired: dict[str, list[str]] = {}
     for channel in updated:
-        for name in plan.triggered.get(channel, ()):
+        names = plan.triggered.get(channel)
+        if names is None or not state.available(channel):
+            continue
+        for name in names:
             if name in fired:
                 fired[name].append(channel)
             else:
@@ -58,6 +61,8 @@ def _fired_by(plan: Plan, updated: Iterable[str]) -> dict[str, list[str]]:
 def fired_anywhere(plan: Plan, state: ThreadState) -> dict[str, list[str]]:
     """Nodes with an available trigger of a version that they have not seen."""
     fired: dict[str, list[str]] = {}
+    if not state.versions:
+        return fired
     for name, spec in plan.nodes.items():
         seen = state.seen.get(name, {})
         for trigger in spec.triggers:
