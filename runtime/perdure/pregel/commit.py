@@ -17,7 +17,7 @@ from perdure.ids import path_text
 from perdure.pregel.plan import Plan
 from perdure.pregel.session import Session
 from perdure.pregel.state import ThreadState
-from perdure.pregel.task import Task
+from perdure.pregel.task import Task, Writes
 
 
 class Recorder:
@@ -235,17 +235,19 @@ class Recorder:
             for index, (name, value) in enumerate(writes)
         ]
 
-    def _stored_writes(self, task: Task) -> list[tuple[str, Any]]:
-        """The task's writes without what is never stored: untracked keys, also as keys of a Send."""
+    def _stored_writes(self, task: Task) -> Writes:
+        """The task's writes, all its Sends as one, without what is never stored (untracked keys)."""
         untracked = self._plan.untracked
-        writes = task.writes or []
-        if not untracked:
-            return writes
-        return [
-            (name, _without(value, untracked) if name == TASKS else value)
-            for name, value in writes
-            if name not in untracked
-        ]
+        stored: Writes = []
+        sends: list[Send] = []
+        for name, value in task.writes or ():
+            if name == TASKS:
+                sends.append(_without(value, untracked))
+            elif name not in untracked:
+                stored.append((name, value))
+        if sends:
+            stored.append((TASKS, sends))
+        return stored
 
     def _encode_write(self, task: Task, name: str, value: Any) -> bytes:
         if value is None:
