@@ -10,6 +10,7 @@ import anyio
 from perdure.checkpoint.base import Fence, LeasedSaver
 from perdure.clock import Clock
 from perdure.errors import StaleRunError
+from perdure.pregel.runner import Attendants, Service
 from perdure.pregel.session import CommitLine, Superstep
 
 Result = TypeVar("Result")
@@ -79,28 +80,23 @@ async def renew(saver: LeasedSaver, fence: Fence, clock: Clock) -> None:
                 break
 
 
-async def hold(body: Callable[[], Awaitable[Result]], *services: Callable[[], Awaitable[None]]) -> Result:
+async def hold(body: Callable[[], Awaitable[Result]], *services: Service) -> Result:
     """Run `body` beside `services`, which end with it; the first failure, anybody's, ends all."""
     failures: list[BaseException] = []
-    results: list[Result] = []
 
-    async def serve(service: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await service()
-        except Exception as failure:
-            failures.append(failure)
-            group.cancel_scope.cancel()
+    def failed(failure: Exception) -> None:
+        failures.append(failure)
+        scope.cancel()
 
-    async with anyio.create_task_group() as group:
-        for service in services:
-            group.start_soon(serve, service)
-        try:
-            results.append(await body())
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException as failure:  # as itself, not as the group's ExceptionGroup
-            failures.append(failure)
-        group.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-    return results[0]
+    attendants = Attendants(services, failed)
+    try:
+        with anyio.CancelScope() as scope:
+            try:
+                return await body()
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as failure:
+                failures.append(failure)
+    finally:
+        await attendants.dismiss()
+    raise failures[0]

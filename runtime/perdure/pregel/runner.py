@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from inspect import isawaitable
@@ -202,6 +202,36 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
     if faults.hook is not None:
         await faults.reach("node.after", spec.name)
     return writes
+
+
+Service = Callable[[], Awaitable[None]]
+
+
+class Attendants:
+    """Services that run beside something, in plain asyncio tasks, until they are dismissed.
+
+    Every run that stores anything has two of them, which mostly do nothing: in a task group, with its
+    scopes and what it notes about cancelling them, they would cost several times what they do here.
+    """
+
+    __slots__ = ("_on_failure", "_tasks")
+
+    def __init__(self, services: Iterable[Service], on_failure: Callable[[Exception], None]) -> None:
+        self._on_failure = on_failure
+        self._tasks = [asyncio.create_task(self._serve(service)) for service in services]
+
+    async def _serve(self, service: Service) -> None:
+        try:
+            await service()
+        except Exception as failure:
+            self._on_failure(failure)
+
+    async def dismiss(self) -> None:
+        """Cancel them all and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            await outlast(task)
 
 
 async def outlast(task: asyncio.Task[Any]) -> None:
