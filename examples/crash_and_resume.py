@@ -206,9 +206,12 @@ class Database:
         return self._connection.execute(query, parameters).fetchall()
 
     def sent(self) -> int:
-        """How many tasks `list_files` has sent: each Send is a write of its own."""
+        """How many tasks `list_files` has sent: all its Sends are one write, a JSON list."""
         try:
-            [(count,)] = self.rows("SELECT count(*) FROM {task_writes} WHERE channel = '__pregel_tasks'")
+            [(count,)] = self.rows(
+                "SELECT COALESCE(sum(json_array_length(convert_from(payload, 'utf8')::json)), 0)"
+                " FROM {task_writes} WHERE channel = '__pregel_tasks'"
+            )
         except psycopg.errors.UndefinedTable:
             return 0
         return int(count)
