@@ -130,13 +130,15 @@ def demonstrate(demo: Demo, database: Database) -> Evidence:
         progress("another one is left alone meanwhile") as tell,
         demo.survey("once", "undisturbed") as process,
     ):
-        see_through(process, lambda: tell(len(demo.analysed()["undisturbed", "finished"]), database.sent()))
+        see_through(
+            process, lambda: tell(len(demo.analysed()["undisturbed", "finished"]), database.planned())
+        )
     wait_until(database.lease_is_over)
     with (
         progress("a third one goes on with the first run") as tell,
         demo.survey("recover", "second") as process,
     ):
-        see_through(process, lambda: tell(len(database.stored()), database.sent()))
+        see_through(process, lambda: tell(len(database.stored()), database.planned()))
     return Evidence(
         exit_code=first.returncode,
         seconds=seconds,
@@ -156,10 +158,10 @@ def kill_midway(
     """Kill a survey when half of its results are stored; returns after how many seconds."""
     began = time.monotonic()
     while True:
-        if sent := database.sent():
+        if planned := database.planned():
             stored = len(database.stored())
-            tell(stored, sent)
-            if stored >= sent // 2:
+            tell(stored, planned)
+            if stored >= planned // 2:
                 break
         require(process.poll() is None, "the survey ended before it could be killed; give it a --pace of 0.1")
         time.sleep(0.01)
@@ -205,19 +207,19 @@ class Database:
         query = sql.SQL(statement).format(**self._tables)
         return self._connection.execute(query, parameters).fetchall()
 
-    def sent(self) -> int:
-        """How many tasks `list_files` has sent: all its Sends are one write, a JSON list."""
+    def planned(self) -> int:
+        """How many files `list_files` found: the state is stored as JSON text, key by key."""
         try:
-            [(count,)] = self.rows(
-                "SELECT COALESCE(sum(json_array_length(convert_from(payload, 'utf8')::json)), 0)"
-                " FROM {task_writes} WHERE channel = '__pregel_tasks'"
+            rows = self.rows(
+                "SELECT json_array_length(convert_from(payload, 'utf8')::json) FROM {channel_blobs}"
+                " WHERE channel = 'files'"
             )
         except psycopg.errors.UndefinedTable:
             return 0
-        return int(count)
+        return int(rows[0][0]) if rows else 0
 
     def stored(self) -> list[str]:
-        """The files whose result is stored: as a write of its task, in JSON, which Postgres can read."""
+        """The files whose result is stored: as a pending write of its task."""
         rows = self.rows(
             "SELECT convert_from(payload, 'utf8')::json -> 0 ->> 'name' FROM {task_writes}"
             " WHERE channel = 'reports' ORDER BY task_path"
