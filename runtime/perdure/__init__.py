@@ -5,6 +5,7 @@ from perdure.constants import END, START
 from perdure.data import Command, Overwrite, PregelTask, Send, StateSnapshot
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
+from perdure.service.recovery import Recovered, recover
 
 __all__ = [
     # describing a graph
@@ -20,4 +21,7 @@ __all__ = [
     "InMemorySaver",
     "StateSnapshot",
     "PregelTask",
+    # going on after a crash
+    "recover",
+    "Recovered",
 ]

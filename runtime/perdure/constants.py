@@ -45,6 +45,9 @@ TAG_NOSTREAM: Final = "nostream"
 ROOT_KEY: Final = "__root__"
 """The one channel of a state that is a bare value."""
 
+DEFAULT_GRAPH_NAME: Final = "LangGraph"
+"""What a graph is called that was compiled without a name."""
+
 DEFAULT_RECURSION_LIMIT: Final = 10_007
 
 

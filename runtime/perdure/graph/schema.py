@@ -27,8 +27,18 @@ def channels_of(schema: Any) -> dict[str, BaseChannel[Any, Any]]:
         raise GraphValidationError(
             f"Invalid state_schema: {schema!r}. Expected a TypedDict, whose keys are the state's."
         )
-    hints = get_type_hints(schema, include_extras=True)
+    hints = _hints(schema)
     return {key: _channel(schema, key, hint) for key, hint in hints.items()}
+
+
+def _hints(schema: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(schema, include_extras=True)
+    except NameError as error:
+        raise GraphValidationError(
+            f"The annotations of {schema.__name__} name {error.name!r}, which cannot be found from where "
+            "it is declared. Declare both at the top of a module that is imported as one."
+        ) from error
 
 
 def _channel(schema: Any, key: str, hint: Any) -> BaseChannel[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +16,15 @@ from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.constants import END, RESERVED_NODE_NAMES, START, TASKS, branch_channel, join_channel
+from perdure.constants import (
+    DEFAULT_GRAPH_NAME,
+    END,
+    RESERVED_NODE_NAMES,
+    START,
+    TASKS,
+    branch_channel,
+    join_channel,
+)
 from perdure.data import Send
 from perdure.errors import GraphValidationError
 from perdure.graph.actions import calling_of, check_action, check_path, literal_ends, name_of
@@ -206,13 +215,18 @@ class StateGraph:
             name: what runs of this graph are recorded under, and found by after a crash.
             clock: time and sleep, for tests.
         """
+        if isinstance(checkpointer, AbstractAsyncContextManager):
+            raise TypeError(
+                "Invalid checkpointer provided: this is what opens one. Write `async with "
+                "PostgresSaver.from_conn_string(...) as saver:` and compile with `checkpointer=saver`."
+            )
         if checkpointer is True or not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
             raise TypeError(
                 "Invalid checkpointer provided. Expected an instance of `BaseCheckpointSaver`, `False`, or "
                 f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
             )
         self.validate()
-        return Pregel(self._plan(name or "LangGraph"), checkpointer=checkpointer, clock=clock)
+        return Pregel(self._plan(name or DEFAULT_GRAPH_NAME), checkpointer=checkpointer, clock=clock)
 
     def _plan(self, name: str) -> Plan:
         channels = self._plan_channels()

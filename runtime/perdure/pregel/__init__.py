@@ -1,0 +1,5 @@
+"""Running graphs."""
+
+from perdure.pregel.graph import Pregel
+
+__all__ = ["Pregel"]

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel
+from perdure.constants import MISSING
 from perdure.ids import make_version
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
@@ -18,7 +19,7 @@ class Applied(NamedTuple):
     """What a superstep did to the channels.
 
     Attributes:
-        changed: every channel that has a new version.
+        changed: every channel that is not what it was.
         updated: those of them that were written to; they drive the next superstep.
     """
 
@@ -55,11 +56,21 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
             changed.add(name)
     _mark_seen(state, tasks)
     state.counter += 1
-    version = make_version(state.counter, checkpoint_id)
-    versions = state.versions
-    for name in changed:
-        versions[name] = version
+    _set_versions(state, make_version(state.counter, checkpoint_id), changed)
     return Applied(changed, updated)
+
+
+def _set_versions(state: ThreadState, version: str, changed: set[str]) -> None:
+    """Give the changed channels their version; one that holds nothing to be stored any more has none.
+
+    So a stored version always has a stored value, and one that is lost is not taken for an empty one.
+    """
+    plain, versions = state.plan.plain, state.versions
+    for name in changed:
+        if name in plain or state.stored(name) is not MISSING:
+            versions[name] = version
+        else:
+            versions.pop(name, None)
 
 
 def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, Any]]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver, Orphan
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
-from perdure.errors import GraphValidationError
+from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Plan
 from perdure.pregel.run import run_graph
@@ -127,6 +128,11 @@ class Pregel:
                 f"Unknown durability {durability!r}. Known: {', '.join(_DURABILITIES)}."
             )
         parent = running_task()
+        stores = parent is not None or isinstance(self.checkpointer, BaseCheckpointSaver)
+        if durability is not None and not stores:
+            warnings.warn(
+                "`durability` has no effect when no checkpointer is present.", PerdureWarning, stacklevel=3
+            )
         settings = parse_config(config) if parent is None else parse_config(config, parent.superstep.settings)
         return RunRequest(
             plan=self.plan,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from perdure.channels.base import BaseChannel, is_container, shallow_copy
 from perdure.checkpoint.base import Checkpoint
 from perdure.constants import MISSING
+from perdure.errors import InvalidPayloadError
 from perdure.ids import version_counter
 from perdure.pregel.plan import Plan
 
@@ -63,14 +64,26 @@ class ThreadState:
 
     @classmethod
     def load(cls, plan: Plan, checkpoint: Checkpoint) -> ThreadState:
-        """The state that a checkpoint holds. Channels that the graph no longer has are left behind."""
+        """The state that a checkpoint holds. Channels that the graph no longer has are left behind.
+
+        Raises InvalidPayloadError if a value is missing: a lost Send or trigger would look like nothing
+        left to do.
+        """
         state = cls(plan)
-        for name, stored in checkpoint["channel_values"].items():
+        values = checkpoint["channel_values"]
+        for name, version in checkpoint["channel_versions"].items():
+            if name not in values:
+                raise InvalidPayloadError(
+                    f"Checkpoint {checkpoint['id']} says that channel {name!r} has a value of version "
+                    f"{version}, but there is none. Rows of this thread were deleted by something other than "
+                    "the saver."
+                )
             if name in plan.channels:
-                state.restore(name, stored)
+                state.restore(name, values[name])
         state.versions = dict(checkpoint["channel_versions"])
         state.seen = {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()}
-        state.counter = max(map(version_counter, state.versions.values()), default=0)
+        known = (state.versions, *state.seen.values())
+        state.counter = max((version_counter(v) for versions in known for v in versions.values()), default=0)
         return state
 
     # One channel

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from perdure.checkpoint.base import LeasedSaver, Orphan
+from perdure.constants import DEFAULT_GRAPH_NAME
 from perdure.errors import RecoveryRefusedError, StaleRunError, ThreadBusyError
 from perdure.pregel.graph import Pregel
 
@@ -30,9 +31,10 @@ class Recovered:
 async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10) -> list[Recovered]:
     """Continue the runs of `graph` whose lease has run out, and wait until they end.
 
-    A run goes on from its last stored superstep; one that had stored none starts from its recorded
-    input. Runs that another process claims first are left to it. Orphans of several processes, and
-    several recoverers at once, are fine.
+    The runs of a graph are those recorded under its name, `compile(name=...)`: give it one that
+    other graphs on the same database do not have. A run goes on from its last stored superstep; one
+    that had stored none starts from its recorded input. Runs that another process claims first are
+    left to it. Orphans of several processes, and several recoverers at once, are fine.
 
     Args:
         limit: find at most so many.
@@ -49,7 +51,8 @@ async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10)
             "Use one that does, such as PostgresSaver."
         )
     recovered: list[Recovered] = []
-    waiting = iter(await saver.aorphans(graph=graph.name, limit=limit))
+    orphans = await saver.aorphans(graph=graph.name, limit=limit)
+    waiting = iter([orphan for orphan in orphans if _is_ours(graph, orphan)])
 
     async def work() -> None:
         for orphan in waiting:
@@ -61,6 +64,11 @@ async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10)
         for _ in range(max_concurrency):
             group.start_soon(work)
     return recovered
+
+
+def _is_ours(graph: Pregel, orphan: Orphan) -> bool:
+    """A name tells whose run it is. Graphs without one share theirs, so they must look alike too."""
+    return graph.name != DEFAULT_GRAPH_NAME or graph.plan.signature == orphan.signature
 
 
 async def _continue(graph: Pregel, orphan: Orphan) -> Recovered | None:

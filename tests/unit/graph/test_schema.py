@@ -128,3 +128,14 @@ def test_a_reducer_that_does_not_take_two_values_is_refused_by_key(schema: Any) 
 def test_what_is_not_a_typed_dict_is_refused(schema: Any) -> None:
     with pytest.raises(GraphValidationError, match=r"Invalid state_schema: .* Expected a TypedDict"):
         channels_of(schema)
+
+
+def test_an_annotation_that_cannot_be_found_is_named() -> None:
+    class Local(TypedDict):
+        x: int
+
+    class State(TypedDict):
+        local: Local
+
+    with pytest.raises(GraphValidationError, match="annotations of State name 'Local'"):
+        channels_of(State)

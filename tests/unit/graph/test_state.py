@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import operator
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
@@ -236,3 +237,13 @@ def test_joins_whose_names_would_run_together_are_kept_apart() -> None:
 
     with pytest.raises(GraphValidationError, match=r"'join:a\+b:c'"):
         graph.compile()
+
+
+def test_what_opens_a_saver_is_not_taken_for_one() -> None:
+    @asynccontextmanager
+    async def opens() -> AsyncIterator[None]:
+        yield
+
+    builder = StateGraph(State).add_node("a", lambda state: None).add_edge(START, "a")
+    with pytest.raises(TypeError, match=r"async with .* as saver"):
+        builder.compile(opens())  # type: ignore[arg-type]

@@ -13,7 +13,13 @@ from perdure.checkpoint.memory import InMemorySaver
 from perdure.config import RunnableConfig
 from perdure.constants import START
 from perdure.data import Durability
-from perdure.errors import GraphValidationError, StaleRunError, ThreadBusyError, UnfencedSaverWarning
+from perdure.errors import (
+    GraphValidationError,
+    PerdureWarning,
+    StaleRunError,
+    ThreadBusyError,
+    UnfencedSaverWarning,
+)
 from perdure.graph.state import StateGraph
 from perdure.service.recovery import recover
 from perdure.testing.clock import FakeClock
@@ -228,3 +234,8 @@ async def test_of_two_recoverers_with_one_list_each_run_is_continued_by_one() ->
     assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1
     assert sum(isinstance(outcome, ThreadBusyError | StaleRunError) for outcome in outcomes) == 1
     assert runs.of == {"b": 1, "c": 1}
+
+
+async def test_a_durability_without_a_checkpointer_is_warned_about() -> None:
+    with pytest.warns(PerdureWarning, match="no effect when no checkpointer"):
+        await chain(["a"]).compile().ainvoke({}, durability="sync")
