@@ -161,13 +161,18 @@ def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) 
 
 def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
     """A thread that waits on a node which is gone must not seem to have ended."""
-    for channel, stored in head.checkpoint["channel_values"].items():
-        name = None if channel in plan.channels else _awaited_node(channel, stored)
-        if name is not None and name not in plan.nodes:
-            raise MissingNodeError(
-                f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
-                f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}."
-            )
+    for name in missing_nodes(plan, head):
+        raise MissingNodeError(
+            f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
+            f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}."
+        )
+
+
+def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
+    """The nodes that a thread waits on and the graph does not have."""
+    stored = head.checkpoint["channel_values"]
+    awaited = {_awaited_node(channel, stored[channel]) for channel in stored.keys() - plan.channels.keys()}
+    return sorted(name for name in awaited if name is not None and name not in plan.nodes)
 
 
 def _awaited_node(channel: str, stored: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
 from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -10,12 +10,14 @@ from perdure.config import RunSettings
 from perdure.constants import ERROR
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
-from perdure.pregel.opening import restore
+from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
+
+logger = logging.getLogger("perdure")
 
 
 async def read_snapshot(
@@ -47,14 +49,21 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     restore(plan, tasks, pending)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
     seen = tuple(_task(plan, task, errors.get(task.id)) for task in tasks)
-    waiting = tuple(task.name for task in tasks if task.writes is None or not live)
+    waiting = [task.name for task in tasks if task.writes is None or not live]
     finished = [task for task in tasks if task.writes is not None]
     if live and finished:
-        with suppress(Exception):  # results that do not fit together stopped the run; they can be looked at
+        try:
             apply(state, finished, stored.checkpoint["id"])
+        except Exception:
+            logger.warning(
+                "The results of thread %r's open superstep do not fit together, which stopped its run. They "
+                "are not part of the values shown, but of the tasks.",
+                settings.thread_id,
+                exc_info=True,
+            )
     return StateSnapshot(
         values=state.select(key for key in plan.channels if key in plan.state_keys),
-        next=waiting,
+        next=(*waiting, *missing_nodes(plan, stored)),
         config=stored.config,
         metadata=dict(stored.metadata),
         created_at=stored.checkpoint["ts"],

@@ -176,3 +176,12 @@ async def test_every_checkpoint_of_a_history_tells_what_came_next() -> None:
 
     assert [snapshot.next for snapshot in seen] == [(), ("b",), ("a",), (START,)]
     assert [snapshot.values["log"] for snapshot in seen] == [["a", "b"], ["a"], [], []]
+
+
+async def test_a_thread_that_waits_on_a_node_which_is_gone_does_not_look_finished() -> None:
+    saver = WatchedSaver()
+    broken = chain(["a", "b"], {"b": late_failure}).compile(checkpointer=saver)
+    await stopped(broken)
+
+    renamed = chain(["a", "c"]).compile(checkpointer=saver)
+    assert (await renamed.aget_state(thread())).next == ("b",)

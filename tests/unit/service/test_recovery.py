@@ -130,5 +130,5 @@ async def test_without_leases_nothing_can_be_recovered(checkpointer: BaseCheckpo
     async def node(state: State) -> None: ...
 
     graph = StateGraph(State).add_node(node).add_edge(START, "node").compile(checkpointer, name="mine")
-    with pytest.raises(RecoveryRefusedError, match="'mine'.*keeps no leases"):
+    with pytest.raises(RecoveryRefusedError, match=r"'mine'.*keeps no leases"):
         await recover(graph)

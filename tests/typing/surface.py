@@ -1,0 +1,69 @@
+"""Only type-checked: what users write, and what their type checker should say of it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, TypedDict, assert_type
+
+from perdure import (
+    END,
+    START,
+    Command,
+    InMemorySaver,
+    Pregel,
+    Recovered,
+    Send,
+    StateGraph,
+    StateSnapshot,
+    recover,
+)
+from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, LeasedSaver
+from perdure.config import RunnableConfig
+from perdure.service.sweeper import Sweeper
+from perdure_checkpointers.postgres import PostgresSaver
+
+
+class State(TypedDict):
+    x: int
+    log: Annotated[list[str], operator.add]
+
+
+async def updates(state: State) -> dict[str, int]:
+    return {"x": state["x"] + 1}
+
+
+def commands(state: State) -> Command:
+    return Command(update={"x": 1}, goto=[Send("updates", {"x": 2}), END])
+
+
+def build(saver: BaseCheckpointSaver | None) -> Pregel:
+    builder = StateGraph(State).add_node(updates).add_node("commands", commands)
+    builder.add_edge(START, "commands").add_edge(["commands", "updates"], END)
+    builder.add_conditional_edges("updates", lambda state: END, {"done": END})
+    return assert_type(builder.compile(saver, name="typed"), Pregel)
+
+
+async def run(graph: Pregel) -> None:
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}, "recursion_limit": 5}
+    assert_type(await graph.ainvoke({"x": 1}, config, durability="sync"), dict[str, Any])
+    assert_type(graph.astream(None, config, stream_mode=["values", "updates"]), AsyncIterator[Any])
+    assert_type(await graph.aget_state(config), StateSnapshot)
+    assert_type(await recover(graph), list[Recovered])
+    await graph.ainvoke({"x": 1}, durability="sometimes")  # type: ignore[arg-type]
+    graph.astream({"x": 1}, stream_mode="everything")  # type: ignore[arg-type]
+
+
+async def save(url: str) -> None:
+    async with PostgresSaver.from_conn_string(url, max_size=4) as saver:
+        assert_type(saver, PostgresSaver)
+        leased: LeasedSaver = saver
+        assert_type(await leased.aget_tuple({"configurable": {"thread_id": "t"}}), CheckpointTuple | None)
+    build(InMemorySaver())
+
+
+def sweep(graph: Pregel) -> None:
+    async def job() -> list[Recovered]:
+        return await recover(graph)
+
+    Sweeper().register("recovery", job, every=15.0)
