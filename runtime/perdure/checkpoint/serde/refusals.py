@@ -36,14 +36,12 @@ class RefusedError(Exception):
     Attributes:
         reason: what is wrong with the value: a clause whose subject is the value.
         remedy: what to do about it: an imperative.
-        nesting: whether the depth is what is wrong; then the value may be one that contains itself.
     """
 
-    def __init__(self, reason: str, remedy: str, *, nesting: bool = False) -> None:
+    def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(reason, remedy)
         self.reason = reason
         self.remedy = remedy
-        self.nesting = nesting
         self._steps: list[str] = []
         self._passed: list[Any] = []
 
@@ -53,7 +51,7 @@ class RefusedError(Exception):
         self._passed.append(container)
 
     def __str__(self) -> str:
-        if self.nesting and len(self._passed) > len({id(container) for container in self._passed}):
+        if len(self._passed) > len({id(container) for container in self._passed}):
             return self._self_reference()
         steps = self._steps[::-1]
         path = "".join(steps[:_SHOWN_STEPS]) + ("…" if len(steps) > _SHOWN_STEPS else "")
@@ -94,8 +92,6 @@ def unknown_type(value: Any, stored: frozenset[type]) -> RefusedError:
 
 def _remedy(value: Any, stored: frozenset[type]) -> str:
     kind = type(value)
-    if kind in _INSTEAD:
-        return f"store {_INSTEAD[kind]} instead"
     if isinstance(value, enum.Enum):
         return "store its .value instead"
     if dataclasses.is_dataclass(kind):

@@ -20,7 +20,6 @@ _TOO_DEEP: Final = partial(
     RefusedError,
     f"is nested too deeply ({MAX_LEVELS} levels of JSON at most; a tuple or set takes three)",
     "store it in a flatter form",
-    nesting=True,
 )
 
 _MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, OSError)

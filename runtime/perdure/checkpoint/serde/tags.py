@@ -138,7 +138,7 @@ def _give_zone(payload: Any) -> tzinfo | None:
 
 
 def _take_clock(value: datetime | time) -> list[Any]:
-    return [value.replace(tzinfo=None, fold=0).isoformat(), value.fold, _take_zone(value.tzinfo)]
+    return [value.replace(tzinfo=None).isoformat(), value.fold, _take_zone(value.tzinfo)]
 
 
 def _give_datetime(payload: Any) -> datetime:

@@ -181,6 +181,15 @@ def test_the_path_bears_with_any_key() -> None:
     assert refusal({"k" * 80: Nobody()}).startswith(f'the value at ["{"k" * 56}…] has type ')
 
 
+def test_a_long_path_is_cut() -> None:
+    assert refusal(nest(lambda value: [value or Nobody()], 8)).startswith(
+        f"the value at {'[0]' * 8} has type "
+    )
+    assert refusal(nest(lambda value: [value or Nobody()], 9)).startswith(
+        f"the value at {'[0]' * 8}… has type "
+    )
+
+
 def test_refused_where_it_equals_a_plain_key_beside_it() -> None:
     assert refusal([{"x": 1}, {Text("x"): 1}]).startswith("the value at [1].keys() has type ")
 
@@ -311,6 +320,8 @@ MALFORMED = [
     b'{"$perdure": ["float", [1]]}',
     b'{"$perdure": ["complex", [1, 2]]}',
     b'{"$perdure": ["complex", [1.0]]}',
+    b'{"$perdure": ["complex", [1.0, 2]]}',
+    b'{"$perdure": ["complex", [1, 2.0]]}',
     b'{"$perdure": ["Decimal", "abc"]}',
     b'{"$perdure": ["Decimal", 1.5]}',
     b'{"$perdure": ["UUID", "1"]}',
@@ -346,6 +357,13 @@ MALFORMED = [
 )
 def test_bytes_that_no_value_was_stored_as_are_refused(payload: bytes) -> None:
     with pytest.raises(InvalidPayloadError):
+        SERDE.loads(payload)
+
+
+@pytest.mark.parametrize("key", ["../../etc/passwd", "x.y/z", "/etc/passwd", "a//b", ""])
+def test_no_file_or_package_is_looked_for_because_a_row_names_it_as_a_zone(key: str) -> None:
+    payload = b'{"$perdure": ["datetime", ["2025-01-01T00:00:00", 0, "%s"]]}' % key.encode()
+    with pytest.raises(InvalidPayloadError, match="is not the key of a time zone"):
         SERDE.loads(payload)
 
 
