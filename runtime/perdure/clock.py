@@ -8,6 +8,8 @@ from typing import Final, Protocol
 
 import anyio
 
+from perdure.errors import InvalidPayloadError
+
 _GREGORIAN_TICKS: Final = 0x01B21DD213814000
 """100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01 (RFC 9562, 5.1)."""
 
@@ -67,8 +69,17 @@ class IdSource:
         return f"{digits[:8]}-{digits[8:12]}-6{digits[12:]}-{self._suffix}"
 
     def advance_past(self, checkpoint_id: str) -> None:
-        """Make every id from now on greater than `checkpoint_id`."""
-        ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
+        """Make every id from now on greater than `checkpoint_id`.
+
+        Raises InvalidPayloadError if that is not a UUIDv6: ours could not be kept above it.
+        """
+        try:
+            ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
+        except ValueError as error:
+            raise InvalidPayloadError(
+                f"The thread holds a checkpoint with the id {checkpoint_id!r}, which is no UUIDv6; no run "
+                "can follow it. Give checkpoints that you store yourself ids drawn by perdure.clock.IdSource."
+            ) from error
         self._ticks = max(self._ticks, ticks)
 
 

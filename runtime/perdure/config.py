@@ -85,14 +85,3 @@ def require_thread(settings: RunSettings) -> str:
             'config={"configurable": {"thread_id": "..."}}.'
         )
     return settings.thread_id
-
-
-def checkpoint_config(thread_id: str, namespace: str, checkpoint_id: str) -> dict[str, Any]:
-    """The config that addresses one checkpoint."""
-    return {
-        "configurable": {
-            "thread_id": thread_id,
-            "checkpoint_ns": namespace,
-            "checkpoint_id": checkpoint_id,
-        }
-    }

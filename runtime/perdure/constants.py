@@ -35,15 +35,8 @@ RESERVED_NODE_NAMES: Final = frozenset(
     | {NO_WRITES, "__return__", "__previous__", PULL, PUSH, "configurable"}
 )
 
-NULL_TASK_ID: Final = "00000000-0000-0000-0000-000000000000"
 NAMESPACE_SEPARATOR: Final = "|"
 NAMESPACE_END: Final = ":"
-
-TAG_HIDDEN: Final = "langsmith:hidden"
-TAG_NOSTREAM: Final = "nostream"
-
-ROOT_KEY: Final = "__root__"
-"""The one channel of a state that is a bare value."""
 
 DEFAULT_GRAPH_NAME: Final = "LangGraph"
 """What a graph is called that was compiled without a name."""
@@ -70,6 +63,11 @@ MISSING: Final = Missing.MISSING
 def branch_channel(node: str) -> str:
     """The channel whose availability starts `node`."""
     return f"branch:to:{node}"
+
+
+def is_trigger(channel: str) -> bool:
+    """Whether a graph made this channel to start a node."""
+    return channel.startswith(("branch:to:", "join:"))
 
 
 def join_channel(starts: tuple[str, ...], end: str) -> str:

@@ -15,6 +15,7 @@
     │   ├── NodeCancelledError (RuntimeError)
     │   ├── MissingNodeError (RuntimeError)
     │   ├── ThreadBusyError (RuntimeError)
+    │   ├── OrphanTakenError (RuntimeError)
     │   └── StaleRunError (RuntimeError)
     ├── values on their way to disk and back
     │   ├── UnserializableValueError (TypeError)
@@ -85,6 +86,10 @@ class MissingNodeError(PerdureError, RuntimeError):
 
 class ThreadBusyError(PerdureError, RuntimeError):
     """Another run holds the thread; the message says which, and since when."""
+
+
+class OrphanTakenError(PerdureError, RuntimeError):
+    """The run that was to be continued has ended, or somebody else continues it."""
 
 
 class StaleRunError(PerdureError, RuntimeError):

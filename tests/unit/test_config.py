@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from perdure.config import RunSettings, checkpoint_config, parse_config, require_thread
+from perdure.checkpoint.rows import config_of
+from perdure.config import RunSettings, parse_config, require_thread
 from perdure.errors import GraphValidationError, MissingThreadError
 
 
@@ -73,6 +74,6 @@ def test_a_config_below_a_run_takes_from_it_all_but_the_address() -> None:
 
 
 def test_a_checkpoint_is_addressed_by_what_its_config_says() -> None:
-    settings = parse_config(checkpoint_config("t", "n", "c"))
+    settings = parse_config(config_of("t", "n", "c"))
 
     assert (settings.thread_id, settings.namespace, settings.checkpoint_id) == ("t", "n", "c")

@@ -13,6 +13,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -175,6 +177,7 @@ class ClaimRequest:
         ns, checkpoint_id: which checkpoint to read in the same round trip; None is the newest.
         successor_of: None for a new run. For a recovery: the epoch of the orphan. The claim then
             succeeds only if the run still has that epoch and its lease has run out.
+        nonce: tells a claim that is sent again from another one with the same run id.
     """
 
     thread_id: str
@@ -187,6 +190,7 @@ class ClaimRequest:
     ns: str = ""
     checkpoint_id: str | None = None
     successor_of: int | None = None
+    nonce: str = field(default_factory=partial(token_hex, 8))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,8 +347,8 @@ class LeasedSaver(BaseCheckpointSaver):
     async def aclaim(self, request: ClaimRequest) -> Claim:
         """Record the run and take its thread, reading the head in the same round trip.
 
-        Repeated with the same run id while that run holds the thread, it answers with the same
-        epoch. Raises ThreadBusyError, saying which run holds the thread and since when.
+        The same request, repeated while its run holds the thread, is answered with the same epoch.
+        Raises ThreadBusyError, saying which run holds the thread and since when.
         """
 
     @abstractmethod

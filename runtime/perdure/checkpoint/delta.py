@@ -1,21 +1,27 @@
 """Lists that grow are stored as what changed: a delta on the version before, and now and then a snapshot.
 
-An element of the new value is *kept* if it is the same object, in the same place, as in the value
-that was stored last, and no write of this superstep carried it: what a node returns may have been
-changed in place. What is kept is not stored again. A snapshot is due when the deltas on the last one
-would outweigh it (and MINIMUM bytes), so snapshots double: all of it stays within three times the
-payload, and a reader fetches at most twice the value.
+What is *kept* of the list that was stored last is not stored again. Two ways to tell:
+
+- Where the reducer only appends (`operator.add`), elements that are the same objects in the same
+  place are kept, unless a write of this superstep carried them: what a node returns, it may have
+  changed in place. This costs next to nothing.
+- Any other reducer may change elements that it was not given by a write, as one does that merges
+  messages by id. Every element is encoded, and those whose bytes are the same are kept.
+
+A snapshot is due when the deltas on the last one would outweigh it (and MINIMUM bytes), so snapshots
+double: all of it stays within three times the payload, and a reader fetches at most twice the value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import compress, count
-from operator import is_not
+from operator import is_not, ne
 from typing import Any, Final, NamedTuple
 
+from perdure.channels.binop import unwrap_overwrite
 from perdure.checkpoint.base import BlobRow, DeltaBase, SerializerProtocol
-from perdure.data import Overwrite
+from perdure.constants import MISSING
 from perdure.errors import InvalidPayloadError, UnserializableValueError
 
 MINIMUM: Final = 16 * 1024
@@ -28,23 +34,30 @@ class Record(NamedTuple):
     """What of a list was stored last.
 
     Attributes:
-        value: a copy of the list, holding the very objects that were stored.
+        marks: what its elements are recognised by: the objects themselves, or their encodings.
     """
 
     base: DeltaBase
-    value: list[Any]
+    marks: list[Any]
 
 
-def carried_by(writes: Iterable[tuple[str, Any]]) -> dict[str, set[int]]:
-    """By channel, the identities of the objects that these writes carry and that could have been changed."""
+def carried_by(writes: Iterable[tuple[str, Any]], keys: frozenset[str]) -> dict[str, set[int]]:
+    """By key, the identities of the objects that these writes carry and that could have been changed."""
     carried: dict[str, set[int]] = {}
-    for channel, value in writes:
-        value = value.value if type(value) is Overwrite else value
-        elements = value if isinstance(value, list | tuple) else (value,)
-        carried.setdefault(channel, set()).update(
-            id(element) for element in elements if type(element) not in _IMMUTABLE
-        )
+    for key, value in writes:
+        if key in keys:
+            replacement = unwrap_overwrite(value)
+            written = value if replacement is MISSING else replacement
+            elements = written if isinstance(written, list) else (written,)
+            carried.setdefault(key, set()).update(
+                id(element) for element in elements if type(element) not in _IMMUTABLE
+            )
     return carried
+
+
+def marks_of(serde: SerializerProtocol, value: list[Any], *, by_identity: bool) -> list[Any]:
+    """What the elements of a list are recognised by in the next version of it."""
+    return value.copy() if by_identity else [serde.dumps(element) for element in value]
 
 
 def encode_list(
@@ -52,36 +65,38 @@ def encode_list(
     place: tuple[str, str, str],
     value: list[Any],
     record: Record | None,
-    carried: set[int],
+    carried: set[int] | None,
 ) -> tuple[BlobRow, Record]:
-    """The row that stores `value` at `place` (ns, channel, version), and the record of it."""
+    """The row that stores `value` at `place` (ns, channel, version), and the record of it.
+
+    Args:
+        carried: the identities of objects not to be taken for unchanged; None to compare encodings.
+    """
     version = place[2]
-    if record is not None:
-        kept = _kept(record.value, value, carried)
-        base = record.base
-        payload = _encode_tail(serde, value, kept)
-        deltas = base.delta_bytes + len(payload)
-        if kept and deltas <= max(base.snapshot_bytes, MINIMUM):
-            row = BlobRow(*place, payload, base.version, kept, base.snapshot)
-            return row, Record(DeltaBase(version, base.snapshot, base.snapshot_bytes, deltas), value.copy())
-    payload = serde.dumps(value)
-    return BlobRow(*place, payload), Record(DeltaBase(version, version, len(payload), 0), value.copy())
-
-
-def _kept(old: list[Any], new: list[Any], carried: set[int]) -> int:
-    """How many leading elements of `new` need not be stored again."""
-    kept = next(compress(count(), map(is_not, old, new)), min(len(old), len(new)))
-    if carried.isdisjoint(map(id, new[:kept])):
-        return kept
-    return next((i for i in range(kept) if id(new[i]) in carried), kept)
-
-
-def _encode_tail(serde: SerializerProtocol, value: list[Any], kept: int) -> bytes:
     try:
-        return serde.dumps(value[kept:])
+        marks = marks_of(serde, value, by_identity=carried is not None)
+        kept = 0 if record is None else _kept(record.marks, marks, carried)
+        if record is not None and kept:
+            base = record.base
+            payload = serde.dumps(value[kept:])
+            deltas = base.delta_bytes + len(payload)
+            if deltas <= max(base.snapshot_bytes, MINIMUM):
+                row = BlobRow(*place, payload, base.version, kept, base.snapshot)
+                return row, Record(DeltaBase(version, base.snapshot, base.snapshot_bytes, deltas), marks)
     except UnserializableValueError:
         serde.dumps(value)  # raises the same, with the place in the whole list
         raise
+    payload = serde.dumps(value)
+    return BlobRow(*place, payload), Record(DeltaBase(version, version, len(payload), 0), marks)
+
+
+def _kept(old: list[Any], new: list[Any], carried: set[int] | None) -> int:
+    """How many leading elements of `new` need not be stored again."""
+    differs = ne if carried is None else is_not
+    kept = next(compress(count(), map(differs, old, new)), min(len(old), len(new)))
+    if carried is None or carried.isdisjoint(map(id, new[:kept])):
+        return kept
+    return next((i for i in range(kept) if id(new[i]) in carried), kept)
 
 
 def rebuild(

@@ -87,7 +87,7 @@ class Thread:
         recovered it, and the process that claimed it first must not be let in again.
         """
         holder = self.holder
-        if holder is not None and holder.fence.run_id == request.run_id and holder.attempt == 1:
+        if holder is not None and holder.request.nonce == request.nonce and holder.attempt == 1:
             return holder
         self._refuse_if_live(now)
         fence = Fence(thread_id=self.thread_id, run_id=request.run_id, epoch=self.epoch + 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Self
 
 from perdure.channels.base import BaseChannel
+from perdure.channels.binop import BinaryOperatorAggregate
 from perdure.channels.ephemeral_value import EphemeralValue
 from perdure.channels.last_value import LastValue
 from perdure.channels.named_barrier_value import NamedBarrierValue
@@ -231,6 +233,11 @@ class StateGraph:
     def _plan(self, name: str) -> Plan:
         channels = self._plan_channels()
         nodes = self._plan_nodes()
+        reducers = {
+            key: channel.operator
+            for key, channel in self.channels.items()
+            if isinstance(channel, BinaryOperatorAggregate)
+        }
         return Plan(
             name=name,
             nodes=nodes,
@@ -245,6 +252,8 @@ class StateGraph:
             barriers=frozenset(
                 key for key, channel in channels.items() if isinstance(channel, NamedBarrierValue)
             ),
+            appended=frozenset(key for key, reducer in reducers.items() if reducer is operator.add),
+            reduced=frozenset(reducers),
             initial=tuple(key for key, channel in channels.items() if channel.is_available()),
             signature=sign(nodes, channels),
         )

@@ -31,8 +31,8 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
     """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
 
     Every channel that changes gets the same new version, named after the checkpoint that will
-    hold it. If a channel refuses what was written to it (InvalidUpdateError), the values and
-    versions are as they were.
+    hold it. If a channel refuses what was written to it (InvalidUpdateError), or its reducer
+    raises, the values and versions are as they were, but for values that are never stored.
     """
     if len(tasks) == 1:
         ordered, preview = tasks, tasks[0].preview
@@ -116,6 +116,12 @@ def _write(
         if preview and name in preview:
             state.adopt(name, preview[name])
             updated.append(name)
-        elif state.write(name, values):
-            updated.append(name)
+        else:
+            try:
+                changed = state.write(name, values)
+            except Exception as error:
+                error.add_note(f"While merging {len(values)} write(s) to state key {name!r}")
+                raise
+            if changed:
+                updated.append(name)
     return updated

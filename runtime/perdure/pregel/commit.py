@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from perdure.checkpoint.base import BlobRow, CheckpointRow, CheckpointTuple, Commit, RunEnd, WriteRow
-from perdure.checkpoint.delta import Record, carried_by, encode_list
+from perdure.checkpoint.delta import Record, carried_by, encode_list, marks_of
 from perdure.constants import ERROR, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
 from perdure.data import Send
 from perdure.errors import UnserializableValueError
@@ -35,6 +35,7 @@ class Recorder:
         "_records",
         "_session",
         "_state",
+        "_unstored",
         "namespace",
         "parent_id",
     )
@@ -55,12 +56,13 @@ class Recorder:
         self._changed: set[str] = set()
         self.namespace = namespace
         self.parent_id = None if head is None else head.checkpoint["id"]
+        self._unstored = False
         self._carried: dict[str, set[int]] = {}
         self._records: dict[str, Record] = {}
         for key, base in {} if head is None else head.delta_bases.items():
-            value = state.values.get(key)
-            if type(value) is list:
-                self._records[key] = Record(base, value.copy())
+            if key in plan.reduced:
+                marks = marks_of(session.saver.serde, state.values[key], by_identity=key in plan.appended)
+                self._records[key] = Record(base, marks)
 
     @property
     def deferred(self) -> bool:
@@ -70,7 +72,7 @@ class Recorder:
     async def before_superstep(self) -> None:
         """Wait until as few finished supersteps are unacknowledged as the durability allows."""
         if self._session.durability == "async":
-            await self._session.line.settle(supersteps=1)
+            await self._session.line.settle_supersteps(1)
 
     def task_finished(self, task: Task) -> None:
         """A task has finished while others of its superstep still run."""
@@ -100,6 +102,9 @@ class Recorder:
         if self._session.saver.stores_deltas:
             self._note_carried(tasks)
         if self.deferred:
+            self._unstored = True
+            for task in tasks:
+                task.stored = True  # in the checkpoint that is to come
             if end is not None:
                 self._put_checkpoint(checkpoint_id, source, step, [], end)
                 await self._session.line.settle()
@@ -124,7 +129,7 @@ class Recorder:
         """
         writes = [row for task in tasks for row in self._stopped_rows(task)]
         try:
-            if self.deferred and self._changed:
+            if self._unstored:
                 self._put_checkpoint(checkpoint_id, source, step, writes, end)
             else:
                 self._put(writes=writes, end=end)
@@ -167,6 +172,7 @@ class Recorder:
         blobs = self._blobs()
         self._put(checkpoints=(row,), blobs=blobs, writes=writes, end=end, superstep=superstep)
         self.parent_id = checkpoint_id
+        self._unstored = False
         self._changed.clear()
         self._carried.clear()
 
@@ -195,7 +201,7 @@ class Recorder:
 
     def _note_carried(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
-            for key, carried in carried_by(task.writes or ()).items():
+            for key, carried in carried_by(task.writes or (), self._plan.appended).items():
                 self._carried.setdefault(key, set()).update(carried)
 
     def _blobs(self) -> list[BlobRow]:
@@ -218,9 +224,11 @@ class Recorder:
             return BlobRow(*place, b"null")
         if name == TASKS:
             value = [_without(sent, self._plan.untracked) for sent in value]
-        elif type(value) is list and saver.stores_deltas and name in self._plan.state_keys:
-            record, carried = self._records.get(name), self._carried.get(name, set())
-            row, self._records[name] = encode_list(saver.serde, place, value, record, carried)
+        elif type(value) is list and saver.stores_deltas and name in self._plan.reduced:
+            carried = self._carried.get(name, set()) if name in self._plan.appended else None
+            row, self._records[name] = encode_list(
+                saver.serde, place, value, self._records.get(name), carried
+            )
             return row
         self._records.pop(name, None)
         return BlobRow(*place, saver.serde.dumps(value))

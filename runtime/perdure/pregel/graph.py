@@ -96,7 +96,7 @@ class Pregel:
     async def acontinue(self, orphan: Orphan) -> dict[str, Any]:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
 
-        Raises what `ainvoke` raises; StaleRunError or ThreadBusyError if the run is not an orphan any more.
+        Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
         configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
         config = {**orphan.config, "configurable": configurable}

@@ -49,8 +49,11 @@ async def send_early(line: CommitLine, wake: Wake) -> None:
             await line.settle()
 
 
-async def renew(saver: LeasedSaver, fence: Fence, clock: Clock) -> None:
+async def renew(saver: LeasedSaver, fence: Fence, clock: Clock, line: CommitLine) -> None:
     """Keep a claim alive; raises StaleRunError when it is lost, or may be.
+
+    Once the run's end is on its way, the claim may be given back before the answer is here: from then
+    on it is the commit's answer that tells.
 
     The deadline is counted from before the last renewal that succeeded was sent, so this process
     stops before the store gives the thread to another.
@@ -71,6 +74,8 @@ async def renew(saver: LeasedSaver, fence: Fence, clock: Clock) -> None:
                 with anyio.fail_after(left):
                     await saver.arenew(fence)
             except StaleRunError:
+                if line.ending:
+                    return
                 raise
             except Exception as failure:
                 error = failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from perdure.channels.base import shallow_copy
@@ -177,8 +178,8 @@ class Loop:
         status = "error" if isinstance(error, Exception) else "cancelled"
         end = RunEnd(status=status, error=repr(error)) if self.root else None  # type: ignore[arg-type]
         try:
-            work = self.recorder.run_stopped(self.tasks, self.checkpoint_id, self.source, self.step, end)
-            await clean_up(work, CLEANUP_SECONDS)
+            place = (self.checkpoint_id, self.source, self.step)
+            await clean_up(partial(self.recorder.run_stopped, self.tasks, *place, end), CLEANUP_SECONDS)
         except Exception as failure:
             if failure is not error:
                 error.add_note(f"What had finished could not be stored: {failure!r}")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
-from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START
+from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START, is_trigger
 from perdure.data import Durability
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import apply
@@ -99,6 +99,9 @@ def new_loop(
 async def start(loop: Loop, given: Mapping[str, Any]) -> None:
     """Write an input; what the thread still had to do is dropped."""
     superstep = loop.superstep()
+    versions = loop.state.versions
+    for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
+        del versions[foreign]
     dropped = [
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
@@ -150,6 +153,11 @@ def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) 
         task.writes = [write for write in writes if write[0] in plan.channels]
         task.stored = True
         for channel in {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES}:
+            if is_trigger(channel):
+                raise MissingNodeError(
+                    f"Node {task.name!r} has finished and goes on to {channel!r}, which graph {plan.name!r} "
+                    "does not have: a node was renamed or removed, or an edge, while the thread waited."
+                )
             logger.warning(
                 "Task %s of node %r wrote to %r, which graph %r no longer has; the write is dropped.",
                 task.id,
@@ -177,12 +185,12 @@ def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
 
 def _awaited_node(channel: str, stored: Any) -> str | None:
     """The node that a stored trigger is about to start, if it is one and does."""
-    kind, _, rest = channel.partition(":")
-    if kind == "branch":
-        return rest.removeprefix("to:")
-    starts, _, end = rest.rpartition(":")
-    if kind == "join" and set("+".join(stored).split("+")) == set(starts.split("+")):
-        return end
+    if channel.startswith("branch:to:"):
+        return channel.removeprefix("branch:to:")
+    if channel.startswith("join:") and isinstance(stored, list):
+        starts, _, end = channel.removeprefix("join:").rpartition(":")
+        if set("+".join(stored).split("+")) == set(starts.split("+")):
+            return end
     return None
 
 

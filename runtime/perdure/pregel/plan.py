@@ -65,6 +65,8 @@ class Plan:
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
         barriers: channels that change when a task that they triggered has run.
+        appended: reduced keys whose reducer changes nothing of the list it appends to.
+        reduced: all keys with a reducer.
         initial: channels that have a value before anything is written.
         signature: changes when the nodes or channels do.
     """
@@ -80,6 +82,8 @@ class Plan:
     plain: frozenset[str]
     triggers: frozenset[str]
     barriers: frozenset[str]
+    appended: frozenset[str]
+    reduced: frozenset[str]
     initial: tuple[str, ...]
     signature: str
 

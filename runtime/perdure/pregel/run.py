@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -26,6 +27,8 @@ from perdure.constants import START
 from perdure.errors import (
     EmptyInputError,
     InvalidUpdateError,
+    OrphanTakenError,
+    StaleRunError,
     ThreadBusyError,
     UnfencedSaverWarning,
     UnserializableValueError,
@@ -49,12 +52,20 @@ async def run_graph(request: RunRequest) -> dict[str, Any]:
         if request.settings.thread_id is None:
             return await _run_child(request, parent, session)
         _refuse_own_thread(request, parent, session)
-    if isinstance(request.saver, BaseCheckpointSaver):
-        return await _run_root(request, request.saver, require_thread(request.settings))
+    saver = session.saver if session is not None and request.saver is None else request.saver
+    if isinstance(saver, BaseCheckpointSaver):
+        return await _run_root(_at_root(request), saver, require_thread(request.settings))
     _require_input(request)
     loop = new_loop(request, ThreadState(request.plan), IdSource(request.clock))
     await start(loop, request.input)
     return await loop.run()
+
+
+def _at_root(request: RunRequest) -> RunRequest:
+    """A config that came from a child's snapshot means its thread, not the child's checkpoint."""
+    if not request.settings.namespace:
+        return request
+    return replace(request, settings=replace(request.settings, namespace="", checkpoint_id=None))
 
 
 def _check_input(request: RunRequest) -> None:
@@ -93,9 +104,8 @@ async def _run_root(request: RunRequest, saver: BaseCheckpointSaver, thread_id: 
     _warn_unfenced(saver)
     head = await saver.aget_tuple({"configurable": _address(request.settings, thread_id)})
     session, wake = _session(request, saver, thread_id, None)
-    if head is not None:
-        session.ids.advance_past(id_of(head))
-    body = partial(_open_and_run, request, session, head)
+    newest = None if head is None else await _newest_id(session)
+    body = partial(_open_and_run, request, session, head, newest)
     return await hold(body, partial(send_early, session.line, wake))
 
 
@@ -118,14 +128,16 @@ def _warn_unfenced(saver: BaseCheckpointSaver) -> None:
 async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) -> dict[str, Any]:
     claim = await _claim(request, saver, thread_id)
     session, wake = _session(request, saver, thread_id, claim.fence)
-    if claim.last_id is not None:
-        session.ids.advance_past(claim.last_id)
     try:
         return await hold(
-            partial(_open_and_run, request, session, claim.head),
+            partial(_open_and_run, request, session, claim.head, claim.last_id),
             partial(send_early, session.line, wake),
-            partial(renew, saver, claim.fence, request.clock),
+            partial(renew, saver, claim.fence, request.clock, session.line),
         )
+    except BaseException as error:
+        if session.line.failure is not None:  # so the end that was in it was not stored either
+            await _give_back(session, error)
+        raise
     finally:
         saver.forget(claim.fence)
 
@@ -134,7 +146,15 @@ async def _claim(request: RunRequest, saver: LeasedSaver, thread_id: str) -> Cla
     asked = _claim_request(request, saver, thread_id)
     if faults.hook is not None:
         await faults.reach("claim.send", thread_id)
-    claim = await saver.aclaim(asked)
+    try:
+        claim = await saver.aclaim(asked)
+    except (StaleRunError, ThreadBusyError) as error:
+        if request.orphan is None:
+            raise
+        raise OrphanTakenError(
+            f"Run {asked.run_id!r} of thread {thread_id!r} is no orphan any more: it has ended, or another "
+            "process continues it. Leave it alone."
+        ) from error
     if faults.hook is not None:
         await faults.reach("claim.acknowledged", thread_id)
     return claim
@@ -154,9 +174,15 @@ def _claim_request(request: RunRequest, saver: LeasedSaver, thread_id: str) -> C
         input=recorded,
         config=_recorded_config(settings),
         durability=request.durability,
-        checkpoint_id=settings.checkpoint_id,
+        checkpoint_id=_address_of(request),
         successor_of=orphan.epoch if orphan is not None else None,
     )
+
+
+def _address_of(request: RunRequest) -> str | None:
+    """The checkpoint to begin at, None for the newest: where a successor finds what the run has stored."""
+    started = request.orphan is not None and request.orphan.started
+    return None if started else request.settings.checkpoint_id
 
 
 def _recorded_config(settings: RunSettings) -> dict[str, Any]:
@@ -187,23 +213,33 @@ def _session(
 
 
 async def _open_and_run(
-    request: RunRequest, session: Session, head: CheckpointTuple | None
+    request: RunRequest, session: Session, head: CheckpointTuple | None, last_id: str | None
 ) -> dict[str, Any]:
     try:
+        if last_id is not None:
+            session.ids.advance_past(last_id)
         loop = await _open(request, session, head)
     except BaseException as error:
-        await _give_back(session, error)
+        if request.orphan is None:
+            await _give_back(session, error)
+        else:
+            error.add_note(
+                f"Run {request.orphan.run_id} could not be continued here. It stays an orphan, which another "
+                "process, with other code perhaps, can continue."
+            )
         raise
     return await loop.run()
 
 
 async def _give_back(session: Session, error: BaseException) -> None:
-    """Release a claim that nothing was done with."""
+    """Release a claim whose end no commit has stored."""
     if session.fence is None or not isinstance(session.saver, LeasedSaver):
+        return
+    if isinstance(session.line.failure, StaleRunError):
         return
     status = RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
     try:
-        await clean_up(session.saver.arelease(session.fence, status), CLEANUP_SECONDS)
+        await clean_up(partial(session.saver.arelease, session.fence, status), CLEANUP_SECONDS)
     except Exception as failure:
         error.add_note(f"The thread could not be given back: {failure!r}")
 
@@ -221,14 +257,18 @@ async def _open(request: RunRequest, session: Session, head: CheckpointTuple | N
     if given is not None:
         await start(loop, given)
     elif head is not None:
-        below = request.settings.checkpoint_id is not None and await _is_below_head(session, head)
+        below = _address_of(request) is not None and await _is_below_head(session, head)
         await resume(loop, head, fork=below)
     return loop
 
 
 async def _is_below_head(session: Session, head: CheckpointTuple) -> bool:
+    return await _newest_id(session) != id_of(head)
+
+
+async def _newest_id(session: Session) -> str | None:
     newest = await session.saver.aget_tuple({"configurable": {"thread_id": session.thread_id}})
-    return newest is not None and id_of(newest) != id_of(head)
+    return None if newest is None else id_of(newest)
 
 
 # A run below a node of another

@@ -249,7 +249,7 @@ async def outlast(task: asyncio.Task[Any]) -> None:
         raise cancelled
 
 
-async def clean_up(work: Coroutine[Any, Any, None], seconds: float) -> None:
+async def clean_up(work: Callable[[], Awaitable[None]], seconds: float) -> None:
     """Do `work` to its end even if this is cancelled, and again; TimeoutError when it takes too long.
 
     A shield of anyio holds off its own scopes, not what calls `Task.cancel`: so in a task of its own.
@@ -257,11 +257,14 @@ async def clean_up(work: Coroutine[Any, Any, None], seconds: float) -> None:
 
     async def bounded() -> None:
         with anyio.fail_after(seconds):
-            await work
+            await work()
 
     task = asyncio.create_task(bounded())
     await outlast(task)
-    task.result()
+    if task.cancelled():  # as all tasks are when the loop shuts down
+        await bounded()
+    else:
+        task.result()
 
 
 def _cancellations() -> int:

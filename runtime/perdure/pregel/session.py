@@ -13,6 +13,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver, Commit, Fence
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
 from perdure.data import Durability
+from perdure.errors import StaleRunError
 
 
 class CommitLine:
@@ -21,33 +22,56 @@ class CommitLine:
     There is no sender: whoever needs an answer sends all that has gathered, and those who come
     meanwhile find it sent. What was sent but not acknowledged stays in the line and is sent again,
     which a saver allows; after the first failure nothing more is sent.
+
+    Attributes:
+        ending: whether the end of the run is in the line, or was; nothing comes after it.
+        failure: what the first commit that failed raised.
     """
 
-    __slots__ = ("_failure", "_line", "_lock", "_saver", "_supersteps")
+    __slots__ = ("_acknowledged", "_line", "_lock", "_put", "_saver", "_supersteps", "ending", "failure")
 
     def __init__(self, saver: BaseCheckpointSaver) -> None:
         self._saver = saver
         self._line: deque[tuple[Commit, bool]] = deque()
+        self._put = 0
+        self._acknowledged = 0
         self._supersteps = 0
         self._lock = anyio.Lock()
-        self._failure: BaseException | None = None
+        self.ending = False
+        self.failure: Exception | None = None
 
     def put(self, commit: Commit, *, superstep: bool) -> None:
-        """Append a commit; `superstep` says that it holds a finished superstep."""
+        """Append a commit; `superstep` says that it holds a finished superstep.
+
+        Raises StaleRunError after the end: a graph that a node has left running belongs to no run.
+        """
+        if self.ending:
+            raise StaleRunError(
+                f"The run on thread {commit.thread_id!r} has ended; what still works below one of its nodes "
+                "can store nothing. Await what a node starts before it returns."
+            )
+        self.ending = commit.end is not None
         self._line.append((commit, superstep))
+        self._put += 1
         self._supersteps += superstep
 
-    async def settle(self, *, supersteps: int = 0) -> None:
-        """Return when at most so many finished supersteps, and for 0 nothing else, are unacknowledged."""
-        while self._waits(supersteps):
-            async with self._lock:
-                if self._failure is not None:
-                    raise self._failure
-                if self._waits(supersteps):
-                    await self._send()
+    async def settle(self) -> None:
+        """Return when everything that is in the line now is acknowledged."""
+        position = self._put
+        while self._acknowledged < position:
+            await self._take_turn(lambda: self._acknowledged < position)
 
-    def _waits(self, supersteps: int) -> bool:
-        return bool(self._line) if supersteps == 0 else self._supersteps > supersteps
+    async def settle_supersteps(self, at_most: int) -> None:
+        """Return when at most so many finished supersteps are unacknowledged."""
+        while self._supersteps > at_most:
+            await self._take_turn(lambda: self._supersteps > at_most)
+
+    async def _take_turn(self, wanted: Callable[[], bool]) -> None:
+        async with self._lock:
+            if self.failure is not None:
+                raise self.failure
+            if wanted():
+                await self._send()
 
     async def _send(self) -> None:
         count = len(self._line)
@@ -60,10 +84,11 @@ class CommitLine:
             if faults.hook is not None:
                 await faults.reach(f"{kind}.acknowledged", commit.thread_id)  # type: ignore[arg-type]
         except Exception as error:
-            self._failure = error
+            self.failure = error
             raise
         for _ in range(count):
             self._supersteps -= self._line.popleft()[1]
+        self._acknowledged += count
 
 
 def merge(commits: list[Commit]) -> Commit:

@@ -125,7 +125,7 @@ class ThreadState:
         if name in plan.plain:
             if len(values) != 1:
                 plan.channels[name].update(values)  # which refuses
-            self._hold(name, values[0])
+            self._hold(name, shallow_copy(values[0]))  # whoever wrote it may go on changing theirs
             return True
         changed = self._own(name).update(values)
         if changed:

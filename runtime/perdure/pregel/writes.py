@@ -54,9 +54,10 @@ def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
             f"Expected dict, got {shown}: the input of this graph is a mapping of its state's keys, "
             f"not {type(result).__name__}."
         )
+    hint = " Did you forget `await`?" if isawaitable(result) else ""
     return InvalidUpdateError(
         f"Expected dict, got {shown} from node {task.name!r}: a node returns a mapping of state keys, "
-        f"a Command, or None, not {type(result).__name__}."
+        f"a Command, a Send, a list of these, or None, not {type(result).__name__}.{hint}"
     )
 
 
@@ -77,13 +78,14 @@ def _update(plan: Plan, task: Task, pairs: Any, writes: Writes) -> None:
             _warn_unknown(plan, task, key)
 
 
+_MOST_WARNINGS = 1_000
 _warned: set[tuple[str, str, str, str]] = set()
 
 
 def _warn_unknown(plan: Plan, task: Task, key: object) -> None:
     """Once for each graph, node and key: a key that is misspelt is misspelt every time."""
     seen = (plan.name, plan.signature, task.name, str(key))
-    if seen in _warned:
+    if seen in _warned or len(_warned) >= _MOST_WARNINGS:
         return
     _warned.add(seen)
     source = "The input" if task.name == START else f"Node {task.name!r}"

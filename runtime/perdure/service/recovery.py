@@ -9,7 +9,7 @@ import anyio
 
 from perdure.checkpoint.base import LeasedSaver, Orphan
 from perdure.constants import DEFAULT_GRAPH_NAME
-from perdure.errors import RecoveryRefusedError, StaleRunError, ThreadBusyError
+from perdure.errors import OrphanTakenError, RecoveryRefusedError
 from perdure.pregel.graph import Pregel
 
 
@@ -75,7 +75,7 @@ async def _continue(graph: Pregel, orphan: Orphan) -> Recovered | None:
     """Continue one run; None if another process was faster."""
     try:
         output = await graph.acontinue(orphan)
-    except (StaleRunError, ThreadBusyError):
+    except OrphanTakenError:
         return None
     except Exception as error:  # it is the run's own, recorded with it, and must not stop the others
         return Recovered(thread_id=orphan.thread_id, run_id=orphan.run_id, error=error)

@@ -74,9 +74,10 @@ async def test_renewing_counts_from_now(saver: InMemorySaver, clock: FakeClock) 
 
 
 async def test_a_repeated_claim_counts_from_now(saver: InMemorySaver, clock: FakeClock) -> None:
-    first = await saver.aclaim(request("t", "first"))
+    asked = request("t", "first")
+    first = await saver.aclaim(asked)
     clock.advance(20)
-    assert (await saver.aclaim(request("t", "first"))).fence == first.fence
+    assert (await saver.aclaim(asked)).fence == first.fence
     clock.advance(29)
     with pytest.raises(ThreadBusyError):
         await saver.aclaim(request("t", "second"))

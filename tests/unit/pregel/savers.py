@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence
+from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence, RunEnd
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.clock import SYSTEM_CLOCK, Clock
 
@@ -17,6 +17,7 @@ class WatchedSaver(InMemorySaver):
     Attributes:
         claims, sent, acknowledged, renewals: what it was asked and what it did.
         before_commit: awaited with each commit before it is made.
+        dead: whether nothing is given back either, as when the process is gone.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -28,6 +29,7 @@ class WatchedSaver(InMemorySaver):
         self.reads = 0
         self.before_commit: Callable[[Commit], Awaitable[None]] | None = None
         self.renew_error: Exception | None = None
+        self.dead = False
 
     async def aclaim(self, request: ClaimRequest) -> Claim:
         self.claims.append(request)
@@ -39,6 +41,11 @@ class WatchedSaver(InMemorySaver):
             await self.before_commit(commit)
         await super().acommit(commit)
         self.acknowledged.append(commit)
+
+    async def arelease(self, fence: Fence, end: RunEnd) -> None:
+        if self.dead:
+            raise ConnectionError("the process is gone")
+        await super().arelease(fence, end)
 
     async def arenew(self, fence: Fence) -> None:
         self.renewals += 1

@@ -15,8 +15,8 @@ from perdure.constants import START
 from perdure.data import Durability
 from perdure.errors import (
     GraphValidationError,
+    OrphanTakenError,
     PerdureWarning,
-    StaleRunError,
     ThreadBusyError,
     UnfencedSaverWarning,
 )
@@ -128,11 +128,11 @@ async def orphaned(saver: WatchedSaver, clock: FakeClock, durability: Durability
         if left[0] <= 0:
             raise ConnectionError("the process is gone")
 
-    saver.before_commit = vanish
+    saver.before_commit, saver.dead = vanish, True
     graph = chain(["a", "b", "c"]).compile(checkpointer=saver, clock=clock, name="chain")
     with pytest.raises(ConnectionError):
         await graph.ainvoke({"log": ["in"]}, thread(metadata={"user": "me"}), durability=durability)
-    saver.before_commit = None
+    saver.before_commit, saver.dead = None, False
     clock.advance(saver.lease_seconds)
 
 
@@ -169,7 +169,7 @@ async def test_an_orphan_is_continued_once() -> None:
     [orphan] = await saver.aorphans()
     await graph.acontinue(orphan)
 
-    with pytest.raises(StaleRunError, match="no longer an orphan"):
+    with pytest.raises(OrphanTakenError, match="no orphan any more"):
         await graph.acontinue(orphan)
     assert await recover(graph) == []
     assert (await graph.aget_state(thread())).values["log"] == ["in", "a", "b", "c"]
@@ -232,7 +232,7 @@ async def test_of_two_recoverers_with_one_list_each_run_is_continued_by_one() ->
     outcomes = await asyncio.gather(*(graph.acontinue(orphan) for _ in range(2)), return_exceptions=True)
 
     assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1
-    assert sum(isinstance(outcome, ThreadBusyError | StaleRunError) for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, OrphanTakenError) for outcome in outcomes) == 1
     assert runs.of == {"b": 1, "c": 1}
 
 

@@ -12,6 +12,7 @@ import pytest
 from perdure.checkpoint.base import Fence
 from perdure.errors import SaverUnavailableError, StaleRunError
 from perdure.pregel.hold import Wake, hold, renew
+from perdure.pregel.session import CommitLine
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Gate, chain, thread
 from tests.unit.pregel.savers import WatchedSaver
@@ -124,7 +125,7 @@ async def test_a_renewal_that_hangs_counts_as_one_that_failed() -> None:
             raise TimeoutError
 
     clock = FakeClock()
-    renewal = asyncio.create_task(renew(Hangs(clock), FENCE, clock))
+    renewal = asyncio.create_task(renew(Hangs(clock), FENCE, clock, CommitLine(WatchedSaver())))
     await pass_time(clock, 31)
 
     with pytest.raises(StaleRunError) as raised:
@@ -142,7 +143,7 @@ async def test_the_deadline_counts_from_before_the_last_successful_renewal_was_s
             raise SaverUnavailableError("gone")
 
     clock = FakeClock()
-    renewal = asyncio.create_task(renew(Slow(clock), FENCE, clock))
+    renewal = asyncio.create_task(renew(Slow(clock), FENCE, clock, CommitLine(WatchedSaver())))
     await pass_time(clock, 10)  # sent at 10, answered at 18
     await pass_time(clock, 11)
     assert not renewal.done()

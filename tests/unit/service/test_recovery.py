@@ -55,15 +55,15 @@ class Scene:
         )
         await self.entered.wait()
         self.entered.clear()
-        acommit = self.saver.acommit
 
-        async def dead(commit: Any) -> None:
+        async def dead(*arguments: Any) -> None:
             raise ConnectionError("this process is dead")
 
-        self.saver.acommit = dead  # type: ignore[method-assign]
-        run.cancel()
-        await asyncio.wait([run])
-        self.saver.acommit = acommit  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.saver, "acommit", dead)
+            patch.setattr(self.saver, "arelease", dead)
+            run.cancel()
+            await asyncio.wait([run])
         self.clock.advance(31)
         self.stuck = False
 

@@ -52,12 +52,11 @@ async def claim_reads_the_checkpoint_that_is_asked_for(subject: Subject) -> None
     first = await root.put({"a": 1})
     await root.put({"a": 2})
     await child.put({"a": 3})
-    run_id = new_name("run")
-    asked = request(root.thread_id, run_id, checkpoint_id=root.ids[0])
+    asked = request(root.thread_id, checkpoint_id=root.ids[0])
     expect((await subject.leased.aclaim(asked)).head, await root.at(first), "the head by id")
-    missing = request(root.thread_id, run_id, checkpoint_id=child.ids[0])
+    missing = replace(asked, checkpoint_id=child.ids[0])
     expect((await subject.leased.aclaim(missing)).head, None, "the head by an id of another namespace")
-    below = request(root.thread_id, run_id, ns=child.ns)
+    below = replace(asked, checkpoint_id=None, ns=child.ns)
     expect((await subject.leased.aclaim(below)).head, await child.head(), "the head of a namespace")
 
 
@@ -115,11 +114,20 @@ async def refused_claim_changes_nothing(subject: Subject) -> None:
 
 @LEASES.check
 async def repeated_claim_gives_the_same_fence(subject: Subject) -> None:
-    timeline, claim = await claimed(subject)
+    timeline = Timeline(subject)
+    asked = request(timeline.thread_id)
+    claim = await subject.leased.aclaim(asked)
     await subject.saver.acommit(timeline.commit({"a": 1}, fence=claim.fence))
-    again = await subject.leased.aclaim(request(timeline.thread_id, claim.fence.run_id))
+    again = await subject.leased.aclaim(asked)
     expect((again.fence, again.attempt), (claim.fence, 1), "fence and attempt")
     expect(again.head, await timeline.head(), "the head")
+
+
+@LEASES.check
+async def another_claim_with_the_same_run_id_is_refused(subject: Subject) -> None:
+    timeline, claim = await claimed(subject)
+    asked = request(timeline.thread_id, claim.fence.run_id)
+    await expect_error(subject.leased.aclaim(asked), ThreadBusyError)
 
 
 @LEASES.check
