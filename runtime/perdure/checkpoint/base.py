@@ -368,5 +368,7 @@ class LeasedSaver(BaseCheckpointSaver):
         """This process no longer keeps the claim: if it was not released, it runs out by itself."""
 
     @abstractmethod
-    async def aorphans(self, *, graph: str | None = None, limit: int = 100) -> list[Orphan]:
-        """Runs whose lease has run out, oldest first."""
+    async def aorphans(
+        self, *, graph: str | None = None, thread_id: str | None = None, limit: int = 100
+    ) -> list[Orphan]:
+        """Runs whose lease has run out, oldest first; of one graph, of one thread."""

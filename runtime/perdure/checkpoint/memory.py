@@ -204,14 +204,18 @@ class InMemorySaver(LeasedSaver):
     def forget(self, fence: Fence) -> None:
         """Nothing to do: a claim is renewed by its own run alone."""
 
-    async def aorphans(self, *, graph: str | None = None, limit: int = 100) -> list[Orphan]:
+    async def aorphans(
+        self, *, graph: str | None = None, thread_id: str | None = None, limit: int = 100
+    ) -> list[Orphan]:
         now = self._clock.monotonic()
         with self._lock:
             holders = [thread.holder for thread in self._threads.values() if thread.holder is not None]
             lost = [
                 holder
                 for holder in holders
-                if holder.expires <= now and graph in (None, holder.request.graph)
+                if holder.expires <= now
+                and graph in (None, holder.request.graph)
+                and thread_id in (None, holder.request.thread_id)
             ]
             lost.sort(key=lambda holder: holder.expires)
             return [holder.orphan() for holder in lost[:limit]]

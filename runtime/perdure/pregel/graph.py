@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
-from perdure.checkpoint.base import BaseCheckpointSaver, Orphan
+from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
@@ -70,7 +70,9 @@ class Pregel:
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        return await run_graph(self._request(input, config, output_keys, durability, None))
+        return await run_graph(
+            await self._resumed(self._request(input, config, output_keys, durability, None))
+        )
 
     def astream(
         self,
@@ -91,7 +93,11 @@ class Pregel:
         """
         events = Events(stream_mode)
         request = self._request(input, config, output_keys, durability, events)
-        return stream(events, partial(run_graph, request))
+
+        async def run() -> dict[str, Any]:
+            return await run_graph(await self._resumed(request))
+
+        return stream(events, run)
 
     async def acontinue(self, orphan: Orphan) -> dict[str, Any]:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
@@ -101,6 +107,18 @@ class Pregel:
         configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
         config = {**orphan.config, "configurable": configurable}
         return await run_graph(self._request(None, config, None, orphan.durability, None, orphan))
+
+    async def _resumed(self, request: RunRequest) -> RunRequest:
+        """A request to go on with a thread whose last run was killed, as one to continue that run.
+
+        Otherwise what that run had been given, and had not stored anything of, would be lost.
+        """
+        saver, thread_id = request.saver, request.settings.thread_id
+        asked = request.input is None and request.settings.checkpoint_id is None and running_task() is None
+        if not asked or thread_id is None or not isinstance(saver, LeasedSaver):
+            return request
+        orphans = await saver.aorphans(graph=self.name, thread_id=thread_id)
+        return replace(request, orphan=orphans[0], durability=orphans[0].durability) if orphans else request
 
     async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that the config names."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
-from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START, is_trigger
+from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START, TASKS, is_trigger
 from perdure.data import Durability
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import apply
@@ -133,6 +133,7 @@ async def resume(loop: Loop, head: CheckpointTuple, *, fork: bool) -> None:
         await _record_opening(loop, "fork", set())
     loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
     if not fork:
+        _require_destinations(loop.plan, head.pending_writes or ())
         restore(loop.plan, loop.tasks, head.pending_writes or ())
     loop.put_values()
     for task in loop.tasks:
@@ -148,22 +149,30 @@ def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) 
             stored.setdefault(task_id, []).append((channel, value))
     for task in tasks if stored else ():
         writes = stored.get(task.id)
-        if writes is None:
-            continue
-        task.writes = [write for write in writes if write[0] in plan.channels]
-        task.stored = True
-        for channel in {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES}:
-            if is_trigger(channel):
-                raise MissingNodeError(
-                    f"Node {task.name!r} has finished and goes on to {channel!r}, which graph {plan.name!r} "
-                    "does not have: a node was renamed or removed, or an edge, while the thread waited."
-                )
-            logger.warning(
-                "Task %s of node %r wrote to %r, which graph %r no longer has; the write is dropped.",
-                task.id,
-                task.name,
-                channel,
-                plan.name,
+        if writes is not None:
+            task.writes = [write for write in writes if write[0] in plan.channels]
+            task.stored = True
+            _tell_dropped(plan, task, {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES})
+
+
+def _tell_dropped(plan: Plan, task: Task, channels: set[str]) -> None:
+    for channel in sorted(channels):
+        logger.warning(
+            "Task %s of node %r wrote to %r, which graph %r no longer has; the write is dropped.",
+            task.id,
+            task.name,
+            channel,
+            plan.name,
+        )
+
+
+def _require_destinations(plan: Plan, pending: Sequence[PendingWrite]) -> None:
+    """A node that has finished must not lead nowhere because the next one was renamed meanwhile."""
+    for _, channel, _ in pending:
+        if is_trigger(channel) and channel not in plan.channels:
+            raise MissingNodeError(
+                f"A node of the thread has finished and goes on to {channel!r}, which graph {plan.name!r} "
+                "does not have: a node or an edge was renamed or removed while the thread waited."
             )
 
 
@@ -180,6 +189,7 @@ def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
     """The nodes that a thread waits on and the graph does not have."""
     stored = head.checkpoint["channel_values"]
     awaited = {_awaited_node(channel, stored[channel]) for channel in stored.keys() - plan.channels.keys()}
+    awaited |= {send.node for send in stored.get(TASKS, ())}
     return sorted(name for name in awaited if name is not None and name not in plan.nodes)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import Context, ContextVar, copy_context
-from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -23,8 +24,13 @@ from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 from perdure.pregel.writes import route, writes_of
 
+logger = logging.getLogger("perdure")
+
 OnFinished = Callable[[Task], None]
 OnFailed = Callable[[Task], None]
+
+THREAD_SECONDS: Final = 5.0
+"""How long a cancelled sync node may take to return before it is left alone."""
 
 WORKER_THREADS: Final = 40
 """How many sync nodes may run at once in one event loop, at each depth of graphs run by sync nodes."""
@@ -274,10 +280,41 @@ def _cancellations() -> int:
 
 
 async def _in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
-    """Call a sync node in a worker thread; a cancelled one is left to end there, its result unread."""
-    call = partial(action, argument)
-    result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_thread_limiter())
+    """Call a sync node in a worker thread.
+
+    A thread cannot be stopped. Cancelled, this waits THREAD_SECONDS for it to end; then it is left
+    alone with a warning, and its result is not read.
+    """
+    began, ended = threading.Event(), threading.Event()
+
+    def call() -> Any:
+        began.set()
+        try:
+            return action(argument)
+        finally:
+            ended.set()
+
+    try:
+        result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_thread_limiter())
+    except asyncio.CancelledError:
+        if began.is_set():
+            await _let_end(ended, action)
+        raise
     return await result if isawaitable(result) else result
+
+
+async def _let_end(ended: threading.Event, action: Callable[[Any], Any]) -> None:
+    """Look now and then whether the thread has ended: joined, it could not use this loop to end."""
+    with anyio.move_on_after(THREAD_SECONDS, shield=True):
+        while not ended.is_set():  # noqa: ASYNC110  # nothing in the thread can set an event of this loop
+            await anyio.sleep(0.01)
+    if not ended.is_set():
+        logger.warning(
+            "The sync node %r still runs in its thread %g seconds after it was cancelled. Its result will "
+            "not be read, but what it does besides returning it still happens.",
+            action,
+            THREAD_SECONDS,
+        )
 
 
 def _thread_limiter() -> anyio.CapacityLimiter:

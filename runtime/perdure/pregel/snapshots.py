@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from perdure.config import RunSettings
-from perdure.constants import ERROR
+from perdure.constants import ERROR, TASKS
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
 from perdure.pregel.opening import missing_nodes, restore
@@ -44,6 +44,9 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     state = ThreadState.load(plan, stored.checkpoint)
     step = stored.metadata.get("step", -2) + 1
     superstep = Superstep(stored.checkpoint["id"], settings.namespace, step, settings, None)
+    sends = stored.checkpoint["channel_values"].get(TASKS, [])
+    if sends:
+        state.restore(TASKS, [send for send in sends if send.node in plan.nodes])
     tasks = prepare(plan, state, None, superstep)
     pending = stored.pending_writes or []
     restore(plan, tasks, pending)
