@@ -11,7 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_links_lead_somewhere_and_blocks_compile() -> None:
-    result = subprocess.run([sys.executable, "docs/check.py"], cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "docs/check.py"], check=False, cwd=ROOT, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stdout
 
 

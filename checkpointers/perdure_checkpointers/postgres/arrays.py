@@ -1,98 +1,101 @@
-"""Lists as Postgres arrays, built in one go.
+"""Lists as Postgres arrays, encoded in one go.
 
 A statement binds some thirty arrays, and psycopg's general way through each element's own dumper
-costs more than the statement itself. These wrappers write the binary format of a one-dimensional
-array directly (the layout is in the server's `array_recv`: dimensions, whether there are nulls, the
-element's oid, length, lower bound; then each element as its length and bytes, null as length -1).
+costs more than the statement itself. These types are bytes already: the binary format of a
+one-dimensional array (the layout is in the server's `array_recv`: dimensions, whether there are
+nulls, the element's oid, length, lower bound; then each element as its length and bytes, null as
+length -1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import lru_cache
 from struct import Struct
-from typing import Any, ClassVar
+from typing import Any, Final, Self
 
 from psycopg import AsyncConnection
 from psycopg.adapt import Buffer, Dumper
 from psycopg.pq import Format
 
-_HEADER = Struct("!iiIii")
-_EMPTY = Struct("!iiI")
-_LENGTH = Struct("!i")
-_INT4 = Struct("!ii")
-_INT8 = Struct("!iq")
-_NULL = _LENGTH.pack(-1)
+_HEADER: Final = Struct("!iiIii").pack
+_EMPTY: Final = Struct("!iiI").pack
+_LENGTH: Final = Struct("!i").pack
+_INT4: Final = Struct("!ii").pack
+_INT8: Final = Struct("!iq").pack
+_NULL: Final = _LENGTH(-1)
 
 
-class TextArray(list[str | None]):
-    """Becomes a `text[]`."""
+def _array(element: int, length: int, parts: Iterable[bytes]) -> bytes:
+    if not length:
+        return _EMPTY(0, 0, element)
+    return _HEADER(1, 1, element, length, 1) + b"".join(parts)
 
 
-class BytesArray(list[bytes]):
-    """Becomes a `bytea[]`."""
+@lru_cache(maxsize=2048)
+def _text(value: str | None) -> bytes:
+    # Cached, as names recur in each row and ids in several.
+    if value is None:
+        return _NULL
+    encoded = value.encode()
+    return _LENGTH(len(encoded)) + encoded
 
 
-class Int4Array(list[int]):
-    """Becomes a `int4[]`."""
+class TextArray(bytes):
+    """A `text[]`, of names and ids; what may be long is given to `long_texts`."""
+
+    def __new__(cls, values: Collection[str | None]) -> Self:
+        return super().__new__(cls, _array(25, len(values), map(_text, values)))
+
+    @classmethod
+    def long_texts(cls, values: Collection[str | None]) -> Self:
+        """One whose elements are not remembered."""
+        return super().__new__(cls, _array(25, len(values), map(_text.__wrapped__, values)))
 
 
-class Int8Array(list[int]):
-    """Becomes a `int8[]`."""
+class BytesArray(bytes):
+    """A `bytea[]`."""
+
+    def __new__(cls, values: Collection[bytes]) -> Self:
+        parts = [part for value in values for part in (_LENGTH(len(value)), value)]
+        return super().__new__(cls, _array(17, len(values), parts))
 
 
-class _ArrayDumper(Dumper):
+class Int4Array(bytes):
+    """An `int4[]`."""
+
+    def __new__(cls, values: Collection[int]) -> Self:
+        return super().__new__(cls, _array(23, len(values), [_INT4(4, value) for value in values]))
+
+
+class Int8Array(bytes):
+    """An `int8[]`."""
+
+    def __new__(cls, values: Collection[int]) -> Self:
+        return super().__new__(cls, _array(20, len(values), [_INT8(8, value) for value in values]))
+
+
+class _AsItIs(Dumper):
     format = Format.BINARY
-    element: ClassVar[int]
 
-    def dump(self, obj: list[Any]) -> Buffer:
-        if not obj:
-            return _EMPTY.pack(0, 0, self.element)
-        parts = [_HEADER.pack(1, 1, self.element, len(obj), 1)]
-        parts += self.elements(obj)
-        return b"".join(parts)
-
-    def elements(self, values: list[Any]) -> Iterable[bytes]:
-        raise NotImplementedError
+    def dump(self, obj: Any) -> Buffer:
+        return obj  # type: ignore[no-any-return]
 
 
-class _BytesDumper(_ArrayDumper):
-    oid = 1001
-    element = 17
-
-    def elements(self, values: list[bytes]) -> Iterable[bytes]:
-        for value in values:
-            yield _LENGTH.pack(len(value))
-            yield value
-
-
-class _TextDumper(_ArrayDumper):
+class _TextDumper(_AsItIs):
     oid = 1009
-    element = 25
-
-    def elements(self, values: list[str | None]) -> Iterable[bytes]:
-        for value in values:
-            if value is None:
-                yield _NULL
-            else:
-                encoded = value.encode()
-                yield _LENGTH.pack(len(encoded))
-                yield encoded
 
 
-class _Int4Dumper(_ArrayDumper):
+class _BytesDumper(_AsItIs):
+    oid = 1001
+
+
+class _Int4Dumper(_AsItIs):
     oid = 1007
-    element = 23
-
-    def elements(self, values: list[int]) -> Iterable[bytes]:
-        return [_INT4.pack(4, value) for value in values]
 
 
-class _Int8Dumper(_ArrayDumper):
+class _Int8Dumper(_AsItIs):
     oid = 1016
-    element = 20
-
-    def elements(self, values: list[int]) -> Iterable[bytes]:
-        return [_INT8.pack(8, value) for value in values]
 
 
 def register(connection: AsyncConnection[Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from perdure.checkpoint.base import CHECKPOINT_FORMAT, BlobRow, CheckpointRow, Commit, RunEnd, WriteRow
+from psycopg.types.numeric import Int8
+
+from perdure.checkpoint.base import CHECKPOINT_FORMAT, CheckpointRow, Commit, Fence, RunEnd, WriteRow
 from perdure_checkpointers.postgres.arrays import BytesArray, Int4Array, Int8Array, TextArray
 from perdure_checkpointers.postgres.documents import check_versions, encode_document
 
@@ -29,104 +31,136 @@ class Encoded:
 
 
 @dataclass(slots=True)
-class _Threads:
-    """What the batch says of each thread, by its number in the batch, from 1."""
+class _Thread:
+    """What the batch says of a thread. All its commits carry one fence."""
 
-    number: dict[str, int] = field(default_factory=dict)
-    last_id: list[str | None] = field(default_factory=list)
-    end: list[RunEnd | None] = field(default_factory=list)
+    number: int
+    fence: Fence | None
+    last_id: str | None
+    end: RunEnd | None
 
-    def add(self, commit: Commit) -> int:
-        n = self.number.setdefault(commit.thread_id, len(self.number) + 1)
-        if n > len(self.last_id):
-            self.last_id.append(commit.last_id)
-            self.end.append(commit.end)
+    def add(self, commit: Commit) -> None:
+        self.last_id = max(self.last_id or "", commit.last_id or "") or None
+        self.end = commit.end or self.end
+
+
+class Batch:
+    """Commits, and what statements bind for them.
+
+    Attributes:
+        threads: the threads by their number in the batch, from 1.
+    """
+
+    __slots__ = ("_checkpoints", "_commits", "_format", "_threads", "_writes", "threads")
+
+    def __init__(self, batch: Sequence[Encoded], *, format: int) -> None:
+        self._format = format
+        self._threads: dict[str, _Thread] = {}
+        self._commits: list[tuple[int, Commit]] = []
+        self._checkpoints: dict[tuple[Any, ...], tuple[int, CheckpointRow, bytes]] = {}
+        self._writes: dict[tuple[Any, ...], tuple[int, WriteRow]] = {}
+        self.threads: list[str] = []
+        for item in batch:
+            self._add(item)
+
+    def _add(self, item: Encoded) -> None:
+        commit = item.commit
+        known = self._threads.get(commit.thread_id)
+        if known is None:
+            self.threads.append(commit.thread_id)
+            n = len(self.threads)
+            self._threads[commit.thread_id] = _Thread(n, commit.fence, commit.last_id, commit.end)
         else:
-            self.last_id[n - 1] = max(self.last_id[n - 1] or "", commit.last_id or "") or None
-            self.end[n - 1] = commit.end or self.end[n - 1]
-        return n
+            known.add(commit)
+            n = known.number
+        self._commits.append((n, commit))
+        for row, metadata in zip(commit.checkpoints, item.metadata, strict=True):
+            self._checkpoints[n, row.ns, row.checkpoint_id] = n, row, metadata
+        for write in commit.writes:
+            # One statement cannot meet a key twice, so the rule of WriteRow is applied here as well.
+            key = n, write.ns, write.checkpoint_id, write.task_id, write.idx
+            if write.idx < 0 or key not in self._writes:
+                self._writes[key] = n, write
+
+    def of_many(self) -> dict[str, Any]:
+        """What a statement binds that stores commits of many threads."""
+        threads = self._threads.values()
+        return {
+            "thread": TextArray(self.threads),
+            "run": TextArray([each.fence.run_id if each.fence else None for each in threads]),
+            "epoch": Int8Array([each.fence.epoch if each.fence else 0 for each in threads]),
+            "last_id": TextArray([each.last_id for each in threads]),
+            "status": TextArray([each.end.status if each.end else None for each in threads]),
+            "error": TextArray.long_texts([each.end.error if each.end else None for each in threads]),
+            "c_n": Int4Array([n for n, _, _ in self._checkpoints.values()]),
+            "b_n": Int4Array([n for n, commit in self._commits for _ in commit.blobs]),
+            "w_n": Int4Array([n for n, _ in self._writes.values()]),
+            **self._rows(),
+        }
+
+    def of_one(self) -> dict[str, Any]:
+        """What a statement binds that stores commits of a single thread."""
+        ((thread_id, thread),) = self._threads.items()
+        fence, end = thread.fence, thread.end
+        return {
+            "thread_id": thread_id,
+            "run_id": fence.run_id if fence else None,
+            "epoch": Int8(fence.epoch if fence else 0),
+            "last_id": thread.last_id,
+            "status": end.status if end else None,
+            "error": end.error if end else None,
+            **self._rows(),
+        }
+
+    def _rows(self) -> dict[str, Any]:
+        checkpoints = list(self._checkpoints.values())
+        writes = [row for _, row in self._writes.values()]
+        return {
+            "format": self._format,
+            "checkpoint_format": CHECKPOINT_FORMAT,
+            **_checkpoint_columns([row for _, row, _ in checkpoints]),
+            "c_metadata": BytesArray([metadata for _, _, metadata in checkpoints]),
+            **_blob_columns(self._commits),
+            **_write_columns(writes),
+        }
 
 
-def parameters(batch: Sequence[Encoded], *, format: int) -> dict[str, Any]:
-    """What the statement binds. The commits of one thread carry one fence."""
-    threads = _Threads()
-    numbers = [threads.add(item.commit) for item in batch]
-    fences = {item.commit.thread_id: item.commit.fence for item in batch}
-    checkpoints: dict[tuple[Any, ...], tuple[int, CheckpointRow, bytes]] = {}
-    writes: dict[tuple[Any, ...], tuple[int, WriteRow]] = {}
-    for n, item in zip(numbers, batch, strict=True):
-        for row, metadata in zip(item.commit.checkpoints, item.metadata, strict=True):
-            checkpoints[n, row.ns, row.checkpoint_id] = n, row, metadata
-        _add_writes(writes, n, item.commit.writes)
+def _checkpoint_columns(rows: Sequence[CheckpointRow]) -> dict[str, Any]:
     return {
-        "format": format,
-        "checkpoint_format": CHECKPOINT_FORMAT,
-        "thread": TextArray(threads.number),
-        "run": TextArray(fence.run_id if (fence := fences[thread]) else None for thread in threads.number),
-        "epoch": Int8Array(fence.epoch if (fence := fences[thread]) else 0 for thread in threads.number),
-        "last_id": TextArray(threads.last_id),
-        "status": TextArray(end.status if end else None for end in threads.end),
-        "error": TextArray(end.error if end else None for end in threads.end),
-        **_checkpoint_columns(checkpoints.values()),
-        **_blob_columns(numbers, batch),
-        **_write_columns(writes.values()),
+        "c_ns": TextArray([row.ns for row in rows]),
+        "c_id": TextArray([row.checkpoint_id for row in rows]),
+        "c_parent": TextArray([row.parent_id for row in rows]),
+        "c_ts": TextArray([row.ts for row in rows]),
+        "c_versions": BytesArray([row.versions for row in rows]),
+        "c_seen": BytesArray([row.seen for row in rows]),
     }
 
 
-def _add_writes(
-    known: dict[tuple[Any, ...], tuple[int, WriteRow]], n: int, writes: Iterable[WriteRow]
-) -> None:
-    for row in writes:
-        # One statement cannot meet a key twice, so the rule of WriteRow is applied here as well.
-        key = n, row.ns, row.checkpoint_id, row.task_id, row.idx
-        if row.idx < 0 or key not in known:
-            known[key] = n, row
-
-
-def _checkpoint_columns(rows: Iterable[tuple[int, CheckpointRow, bytes]]) -> dict[str, Any]:
-    items = list(rows)
-    return {
-        "c_n": Int4Array(n for n, _, _ in items),
-        "c_ns": TextArray(row.ns for _, row, _ in items),
-        "c_id": TextArray(row.checkpoint_id for _, row, _ in items),
-        "c_parent": TextArray(row.parent_id for _, row, _ in items),
-        "c_ts": TextArray(row.ts for _, row, _ in items),
-        "c_metadata": BytesArray(metadata for _, _, metadata in items),
-        "c_versions": BytesArray(row.versions for _, row, _ in items),
-        "c_seen": BytesArray(row.seen for _, row, _ in items),
-    }
-
-
-def _blob_columns(numbers: Sequence[int], batch: Sequence[Encoded]) -> dict[str, Any]:
-    items = [(n, row) for n, item in zip(numbers, batch, strict=True) for row in item.commit.blobs]
+def _blob_columns(commits: Sequence[tuple[int, Commit]]) -> dict[str, Any]:
+    items = [(n, row) for n, commit in commits for row in commit.blobs]
+    rows = [row for _, row in items]
     # What the batch itself brings need not be looked for among what is stored.
     brought = {(n, row.ns, row.channel, row.version) for n, row in items}
+    stands_on = [None if (n, row.ns, row.channel, row.base) in brought else row.base for n, row in items]
     return {
-        "b_n": Int4Array(n for n, _ in items),
-        "b_ns": TextArray(row.ns for _, row in items),
-        "b_channel": TextArray(row.channel for _, row in items),
-        "b_version": TextArray(row.version for _, row in items),
-        "b_base": TextArray(row.base for _, row in items),
-        "b_snapshot": TextArray(row.snapshot for _, row in items),
-        "b_kept": Int4Array(row.kept for _, row in items),
-        "b_stands_on": TextArray(row.base if (n, *_base(row)) not in brought else None for n, row in items),
-        "b_payload": BytesArray(row.payload for _, row in items),
+        "b_ns": TextArray([row.ns for row in rows]),
+        "b_channel": TextArray([row.channel for row in rows]),
+        "b_version": TextArray([row.version for row in rows]),
+        "b_base": TextArray([row.base for row in rows]),
+        "b_snapshot": TextArray([row.snapshot for row in rows]),
+        "b_kept": Int4Array([row.kept for row in rows]),
+        "b_stands_on": TextArray(stands_on),
+        "b_payload": BytesArray([row.payload for row in rows]),
     }
 
 
-def _base(row: BlobRow) -> tuple[str, str, str | None]:
-    return row.ns, row.channel, row.base
-
-
-def _write_columns(rows: Iterable[tuple[int, WriteRow]]) -> dict[str, Any]:
-    items = list(rows)
+def _write_columns(rows: Sequence[WriteRow]) -> dict[str, Any]:
     return {
-        "w_n": Int4Array(n for n, _ in items),
-        "w_ns": TextArray(row.ns for _, row in items),
-        "w_id": TextArray(row.checkpoint_id for _, row in items),
-        "w_task": TextArray(row.task_id for _, row in items),
-        "w_path": TextArray(row.task_path for _, row in items),
-        "w_idx": Int4Array(row.idx for _, row in items),
-        "w_channel": TextArray(row.channel for _, row in items),
-        "w_payload": BytesArray(row.payload for _, row in items),
+        "w_ns": TextArray([row.ns for row in rows]),
+        "w_id": TextArray([row.checkpoint_id for row in rows]),
+        "w_task": TextArray([row.task_id for row in rows]),
+        "w_path": TextArray([row.task_path for row in rows]),
+        "w_idx": Int4Array([row.idx for row in rows]),
+        "w_channel": TextArray([row.channel for row in rows]),
+        "w_payload": BytesArray([row.payload for row in rows]),
     }

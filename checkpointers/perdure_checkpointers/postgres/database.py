@@ -7,19 +7,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from math import ceil
+from time import monotonic
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import anyio
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor, Pipeline
+from psycopg import AsyncConnection, AsyncRawCursor, Pipeline
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from perdure.errors import SchemaError
 from perdure_checkpointers.postgres import arrays
-from perdure_checkpointers.postgres.queries import Queries
+from perdure_checkpointers.postgres.queries import Queries, Statement
 from perdure_checkpointers.postgres.translate import Place, is_lost, is_repeatable
 
 Connection = AsyncConnection[Any]
@@ -29,6 +30,7 @@ T = TypeVar("T")
 
 _TRIES = 5
 _CLEAN_UP_SECONDS = 5.0
+_AT_HAND_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -43,29 +45,56 @@ class _Known:
     prepared: set[bytes] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
 class Session:
-    """A connection for the length of one intent."""
+    """A connection that was lent.
 
-    connection: Connection
-    known: _Known = field(default_factory=lambda: _Known(direct=False))
+    Attributes:
+        known: None until the connection is proven.
+        lent_at: when it left its pool, by the monotonic clock.
+    """
 
-    async def fetch(self, query: bytes, parameters: Mapping[str, Any]) -> list[Row]:
+    __slots__ = ("_cursor", "connection", "known", "lent_at")
+
+    def __init__(self, connection: Connection, known: _Known | None = None) -> None:
+        self.connection = connection
+        self.known = known
+        self.lent_at = monotonic()
+        self._cursor: AsyncRawCursor[Row] | None = None
+
+    @property
+    def direct(self) -> bool:
+        return self.known is not None and self.known.direct
+
+    async def fetch(self, query: Statement, parameters: Mapping[str, Any]) -> list[Row]:
         """Run a statement; its rows, if it has any. One round trip."""
-        # Not connection.cursor(): an application's pool may have a cursor factory of its own.
-        cursor = AsyncCursor(self.connection, row_factory=tuple_row)
-        prepare = self.known.direct
-        if prepare and query not in self.known.prepared and self._may_pipeline():
-            # Outside a pipeline, psycopg waits for the answer to PREPARE before it sends the rest.
-            self.known.prepared.add(query)
-            async with self.connection.pipeline():
-                await cursor.execute(query, parameters, prepare=True, binary=True)
+        if self._cursor is None:
+            # Not connection.cursor(): an application's pool may have a cursor factory of its own. Not
+            # earlier: a cursor only knows the types that its connection knew when it was made.
+            self._cursor = AsyncRawCursor(self.connection, row_factory=tuple_row)
+        cursor, known, text = self._cursor, self.known, query.text
+        values = [parameters[name] for name in query.names]
+        if known is None or not known.direct:
+            await cursor.execute(text, values, prepare=False, binary=True)
+        elif text in known.prepared or not self._may_pipeline():
+            await cursor.execute(text, values, prepare=True, binary=True)
         else:
-            await cursor.execute(query, parameters, prepare=prepare, binary=True)
-        return await cursor.fetchall() if cursor.description is not None else []
+            # Outside a pipeline, psycopg waits for the answer to PREPARE before it sends the rest.
+            known.prepared.add(text)
+            async with self.connection.pipeline():
+                await cursor.execute(text, values, prepare=True, binary=True)
+        result = cursor.pgresult
+        return await cursor.fetchall() if result is not None and result.nfields else []
 
     def _may_pipeline(self) -> bool:
         return Pipeline.is_supported() and self.connection.info.transaction_status == TransactionStatus.IDLE
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the next statement can be sent at once."""
+        wire = self.connection.pgconn
+        return (
+            wire.transaction_status == TransactionStatus.IDLE and wire.pipeline_status == PipelineStatus.OFF
+        )
 
 
 Action = Callable[[Session], Awaitable[T]]
@@ -80,6 +109,10 @@ class _RepeatableError(Exception):
 
 class Database:
     """Lends connections of a pool to actions, and repeats an action whose connection was lost.
+
+    Of a pool that nobody else uses, a few connections are kept at hand, and the one that was used
+    last is used next: a pool hands its connections out in turn, so that each of them has to plan
+    every statement (1-2 ms), and asking it and giving back costs a tenth of a commit.
 
     Attributes:
         statement_seconds: how long an action may take, unless it says otherwise.
@@ -97,8 +130,17 @@ class Database:
         settings = pool.kwargs if isinstance(pool.kwargs, dict) else {}
         self.place = Place.of(pool.conninfo if isinstance(pool.conninfo, str) else None, settings, schema)
         self._known: WeakKeyDictionary[Connection, _Known] = WeakKeyDictionary()
+        self._proof = queries.proof
+        self._most_at_hand = 0
+        self._at_hand: list[Session] = []
+        self._waiting = 0
 
-    async def fetch(self, query: bytes, parameters: Mapping[str, Any]) -> list[Row]:
+    def own(self, *, at_hand: int) -> None:
+        """Nobody else uses the pool: keep connections at hand, and choose how statements are planned."""
+        self._proof = self.queries.proof_and_settings
+        self._most_at_hand = at_hand
+
+    async def fetch(self, query: Statement, parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement that is safe to repeat."""
         return await self.run(lambda session: session.fetch(query, parameters))
 
@@ -109,8 +151,8 @@ class Database:
         """
         for remaining in reversed(range(_TRIES)):
             try:
-                async with self._lent() as connection:
-                    return await self._bounded(connection, action, seconds or self.statement_seconds, shield)
+                async with self.lent() as session:
+                    return await self._bounded(session, action, seconds or self.statement_seconds, shield)
             except _RepeatableError as failure:
                 if not remaining:
                     raise failure.error from failure.error.__cause__
@@ -126,22 +168,24 @@ class Database:
         with anyio.fail_after(self.connect_seconds + 1):
             connection: Connection = await pool.connection_class.connect(conninfo, **settings)
         try:
-            await self.prove(connection)
+            await self.prove(Session(connection))
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    async def prove(self, connection: Connection) -> Session:
+    async def prove(self, session: Session) -> None:
         """Check, once for each connection, whether it is Postgres itself, and its isolation level."""
+        connection = session.connection
         known = self._known.get(connection)
         if known is None:
             arrays.register(connection)
-            rows = await Session(connection).fetch(self.queries.proof, {})
-            pid, isolation = rows[0]
+            told = connection.info.backend_pid
+            rows = await Session(connection).fetch(self._proof, {"pid": told})
+            pid, isolation, *_ = rows[0]
             self._check_isolation(isolation)
-            known = self._known[connection] = _Known(direct=pid == connection.info.backend_pid)
-        return Session(connection, known)
+            known = self._known[connection] = _Known(direct=pid == told)
+        session.known = known
 
     def _check_isolation(self, isolation: str) -> None:
         if isolation != "read committed":
@@ -150,16 +194,16 @@ class Database:
                 " the writer that it waited for: ALTER ROLE … SET default_transaction_isolation TO DEFAULT"
             )
 
-    async def _bounded(self, connection: Connection, action: Action[T], seconds: float, shield: bool) -> T:
-        pid, direct = 0, False
+    async def _bounded(self, session: Session, action: Action[T], seconds: float, shield: bool) -> T:
+        connection, pid = session.connection, 0
         try:
-            pid = connection.info.backend_pid
+            pid = connection.pgconn.backend_pid
             with anyio.fail_after(seconds, shield=shield):
-                session = await self.prove(connection)
-                direct = session.known.direct
+                if session.known is None:
+                    await self.prove(session)
                 return await action(session)
         except TimeoutError:
-            if direct and connection.closed:
+            if session.direct and connection.closed:
                 await self._stop(pid, seconds / 2)
             raise
         except psycopg.Error as error:
@@ -173,28 +217,45 @@ class Database:
         # A backend that waits for a lock does not notice that nobody listens any more.
         with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
             try:
-                async with self._lent() as connection:
-                    await Session(connection).fetch(self.queries.stop, {"pid": pid, "seconds": seconds})
+                async with self.lent() as session:
+                    await session.fetch(self.queries.stop, {"pid": pid, "seconds": seconds})
             except psycopg.Error:
                 pass
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[Connection]:
-        connection = await self._borrow()
-        autocommit = connection.autocommit
+    async def lent(self) -> AsyncIterator[Session]:
+        """A connection in autocommit mode, for the length of one action."""
+        session = self._at_hand.pop() if self._at_hand else Session(await self._borrow())
+        autocommit = session.connection.autocommit
         try:
             if not autocommit:
-                await connection.set_autocommit(True)
-            yield connection
+                await session.connection.set_autocommit(True)
+            yield session
         finally:
-            with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
-                if connection.info.pipeline_status != PipelineStatus.OFF:
-                    await connection.close()  # cut off in the middle of one
-                if not autocommit and not connection.closed:
-                    await connection.set_autocommit(False)
-                await self.pool.putconn(connection)
+            if self._may_be_kept(session):
+                self._at_hand.append(session)
+            else:
+                with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
+                    await self._give_back(session.connection, autocommit)
+
+    def _may_be_kept(self, session: Session) -> bool:
+        """For a while: a pool replaces old connections, but only those that come back to it."""
+        return (
+            len(self._at_hand) < self._most_at_hand
+            and not self._waiting
+            and session.is_clean
+            and monotonic() - session.lent_at < _AT_HAND_SECONDS
+        )
+
+    async def _give_back(self, connection: Connection, autocommit: bool = True) -> None:
+        if connection.info.pipeline_status != PipelineStatus.OFF:
+            await connection.close()  # cut off in the middle of one
+        if not autocommit and not connection.closed:
+            await connection.set_autocommit(False)
+        await self.pool.putconn(connection)
 
     async def _borrow(self) -> Connection:
+        self._waiting += 1
         try:
             connection: Connection = await self.pool.getconn(timeout=self.connect_seconds)
         except PoolTimeout as timeout:
@@ -205,12 +266,21 @@ class Database:
                 f"all {size} connections of the pool (max_size {self.pool.max_size}) stayed in use for"
                 f" {self.connect_seconds:g} s"
             ) from timeout
+        finally:
+            self._waiting -= 1
         return connection
 
     async def _replace_broken(self) -> None:
         """Where one connection broke, others did: have the pool look at those it keeps."""
         with anyio.move_on_after(self.connect_seconds):
+            await self.give_all_back()
             await self.pool.check()
+
+    async def give_all_back(self) -> None:
+        """Keep no connection at hand."""
+        with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
+            while self._at_hand:
+                await self._give_back(self._at_hand.pop().connection)
 
 
 async def _resolved(setting: Any) -> Any:

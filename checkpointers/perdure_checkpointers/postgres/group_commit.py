@@ -19,8 +19,9 @@ import psycopg
 
 from perdure.checkpoint.base import Commit, Fence
 from perdure.errors import InvalidPayloadError, StaleRunError
-from perdure_checkpointers.postgres.batch import Encoded, parameters
+from perdure_checkpointers.postgres.batch import Batch, Encoded
 from perdure_checkpointers.postgres.database import Database, Session
+from perdure_checkpointers.postgres.queries import Statement
 from perdure_checkpointers.postgres.translate import is_about_values
 
 _MAX_COMMITS = 512
@@ -66,6 +67,7 @@ class Lane:
     """Commits that leave in order, batch by batch.
 
     Attributes:
+        query: the statement for a batch of one thread.
         thread_id: the only thread it serves, whose row its statement waits for; None if it serves many
             and passes by those that are locked.
         leader: who sends; there is one whenever the queue is not empty.
@@ -74,7 +76,7 @@ class Lane:
 
     __slots__ = ("flight", "leader", "query", "queue", "thread_id")
 
-    def __init__(self, query: bytes, thread_id: str | None = None) -> None:
+    def __init__(self, query: Statement, thread_id: str | None = None) -> None:
         self.query = query
         self.thread_id = thread_id
         self.queue: deque[Slot] = deque()
@@ -142,7 +144,7 @@ class GroupCommit:
         self._database = database
         self._queries = database.queries
         self._format = format
-        self._lanes = [Lane(self._queries.commit) for _ in range(lanes)]
+        self._lanes = [Lane(self._queries.commit_one) for _ in range(lanes)]
         self._detours: dict[str, Lane] = {}
         self._unfenced: dict[str, Lane] = {}
 
@@ -207,15 +209,23 @@ class GroupCommit:
         if not slots:
             return
         try:
-            batch = parameters([slot.encoded for slot in slots], format=self._format)
-            answers = await session.fetch(lane.query, batch)
+            batch = self._batch(slots)
+            accepted = await self._accepted(lane, session, batch)
         except (psycopg.Error, UnicodeEncodeError) as error:
             if not is_about_values(error):
                 raise
             await self._bisect(lane, session, slots, error)
         else:
-            threads = list(batch["thread"])
-            await self._tell(lane, session, slots, {threads[n - 1]: answer for n, answer in answers})
+            await self._tell(lane, session, slots, batch, accepted)
+
+    def _batch(self, slots: Sequence[Slot]) -> Batch:
+        return Batch([slot.encoded for slot in slots], format=self._format)
+
+    async def _accepted(self, lane: Lane, session: Session, batch: Batch) -> set[str]:
+        """Send a batch; the threads whose commits were stored."""
+        query = lane.query if len(batch.threads) == 1 else self._queries.commit
+        parameters = batch.of_one() if len(batch.threads) == 1 else batch.of_many()
+        return {batch.threads[n - 1] for (n,) in await session.fetch(query, parameters)}
 
     async def _bisect(self, lane: Lane, session: Session, slots: Sequence[Slot], error: Exception) -> None:
         """Find who is to blame, and fail nobody else."""
@@ -235,12 +245,23 @@ class GroupCommit:
         lane.queue = deque(slot for slot in lane.queue if not slot.answered)
 
     async def _tell(
-        self, lane: Lane, session: Session, slots: Sequence[Slot], answers: dict[str, str]
+        self, lane: Lane, session: Session, slots: Sequence[Slot], batch: Batch, accepted: set[str]
     ) -> None:
         for slot in slots:
-            match answers[slot.thread_id]:
-                case "accepted":
-                    slot.answer()
+            if slot.thread_id in accepted:
+                slot.answer()
+        if len(accepted) < len(batch.threads):
+            verdicts = await session.fetch(self._queries.verdict, batch.of_many())
+            await self._explain(lane, session, slots, {batch.threads[n - 1]: why for n, why in verdicts})
+
+    async def _explain(
+        self, lane: Lane, session: Session, slots: Sequence[Slot], verdicts: dict[str, str]
+    ) -> None:
+        """Tell those who were not accepted why, or let them wait elsewhere."""
+        for slot in slots:
+            if slot.answered or slot.lane is not lane:
+                continue
+            match verdicts[slot.thread_id]:
                 case "stale":
                     await self._refuse(session, slot)
                 case "broken":
@@ -258,7 +279,7 @@ class GroupCommit:
 
     async def _refuse(self, session: Session, slot: Slot) -> None:
         """The fence does not hold. But what was stored before an answer got lost is stored."""
-        commit = parameters([slot.encoded], format=self._format)
+        commit = self._batch([slot]).of_many()
         ((stored,),) = await session.fetch(self._queries.already_committed, commit)
         slot.answer(None if stored else _stale(slot.encoded.commit))
 

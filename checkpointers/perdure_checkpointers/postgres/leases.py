@@ -12,7 +12,7 @@ from perdure.checkpoint.base import Fence
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverTimeoutError, StaleRunError
 from perdure_checkpointers.postgres.arrays import Int8Array, TextArray
-from perdure_checkpointers.postgres.database import Connection, Database
+from perdure_checkpointers.postgres.database import Connection, Database, Session
 from perdure_checkpointers.postgres.translate import is_lost
 
 _PASSES = 4
@@ -99,7 +99,8 @@ class Leases:
         """Returns those whose row was locked."""
         if self._connection is None:
             self._connection = await self._database.connect()
-        session = await self._database.prove(self._connection)
+        session = Session(self._connection)
+        await self._database.prove(session)
         sent_at = self._clock.monotonic()
         with anyio.fail_after(min(self._database.statement_seconds, lease_seconds)):
             rows = await session.fetch(self._database.queries.renew, _parameters(asked, lease_seconds))
@@ -124,8 +125,8 @@ class Leases:
 def _parameters(asked: Iterable[_Held], lease_seconds: float) -> dict[str, object]:
     fences = [held.fence for held in asked]
     return {
-        "thread": TextArray(fence.thread_id for fence in fences),
-        "run": TextArray(fence.run_id for fence in fences),
-        "epoch": Int8Array(fence.epoch for fence in fences),
+        "thread": TextArray([fence.thread_id for fence in fences]),
+        "run": TextArray([fence.run_id for fence in fences]),
+        "epoch": Int8Array([fence.epoch for fence in fences]),
         "lease": float(lease_seconds),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from typing import Final, LiteralString
+from typing import Final, LiteralString, NamedTuple
 
 from psycopg import sql
 
@@ -12,10 +12,19 @@ _BLOCK = re.compile(r"^-- name: (\w+)\n-- (.+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"\s*--.*")
 _SPACE = re.compile(r"\s+")
 _NEEDLESS_SPACE = re.compile(r" ?([(),]) ?")
+_NUMBERS: Final[tuple[LiteralString, ...]] = ("c_n", "b_n", "w_n")
+_PLACEHOLDER = re.compile(rb"%\((\w+)\)s")
+
+
+class Statement(NamedTuple):
+    """A statement as Postgres takes it, and the names of what is bound to $1, $2 and so on."""
+
+    text: bytes
+    names: tuple[str, ...]
 
 
 def _folded(body: str) -> str:
-    """Without comments and needless space: psycopg remembers what it parsed only of short statements."""
+    """Without comments and needless space: behind a pooler the text travels each time."""
     return _NEEDLESS_SPACE.sub(r"\1", _SPACE.sub(" ", _COMMENT.sub("", body))).strip().removesuffix(";")
 
 
@@ -38,13 +47,17 @@ class Queries:
 
     def __init__(self, schema: str) -> None:
         self._schema = sql.Identifier(schema)
-        self.proof = self._compose("proof")
+        self.proof = self._compose("proof", settings=sql.SQL(""))
+        self.proof_and_settings = self._compose("proof", settings=self._part("settings"))
         self.stop = self._compose("stop")
-        rows = self._part("rows")
-        self.commit = self._compose("commit", rows=rows, waiting=sql.SQL("SKIP LOCKED"))
-        self.commit_waiting = self._compose("commit", rows=rows, waiting=sql.SQL(""))
-        self.commit_unfenced = self._compose("commit_unfenced", rows=rows)
+        of_one = self._rows(of_many=False)
+        self.commit = self._compose("commit", rows=self._rows(of_many=True))
+        self.commit_one = self._compose("commit_one", rows=of_one, waiting=sql.SQL("SKIP LOCKED"))
+        self.commit_waiting = self._compose("commit_one", rows=of_one, waiting=sql.SQL(""))
+        self.commit_unfenced = self._compose("commit_unfenced", rows=of_one)
+        self.verdict = self._compose("verdict")
         self.already_committed = self._compose("already_committed")
+        self.claim_free = self._addressable("claim_free")[False]
         self.claim = self._addressable("claim")
         self.claim_orphan = self._addressable("claim_orphan")
         self.get = self._addressable("get")
@@ -62,22 +75,38 @@ class Queries:
         self.copy_target = self._compose("copy_target")
         self.copy_thread = self._compose("copy_thread")
 
-    def page(self, *conditions: str) -> bytes:
+    def page(self, *conditions: str) -> Statement:
         """The statement for a page of the checkpoints that meet all these conditions (names of blocks)."""
         condition = sql.SQL(" ").join(self._part(name) for name in conditions)
         return self._compose("page", conditions=condition, writes=self._part("writes"))
 
-    def _addressable(self, name: str) -> dict[bool, bytes]:
+    def _addressable(self, name: str) -> dict[bool, Statement]:
         """The statement that reads the newest checkpoint (False), or the one asked for by id (True)."""
-        parts = {part: self._part(part) for part in ("head", "values", "writes")}
+        parts = {part: self._part(part) for part in ("head", "values", "writes", "record_again")}
         newest, addressed = sql.SQL(""), self._part("addressed")
         return {
             False: self._compose(name, addressed=newest, **parts),
             True: self._compose(name, addressed=addressed, **parts),
         }
 
-    def _part(self, name: str) -> sql.Composed:
-        return sql.SQL(BLOCKS[name]).format(schema=self._schema)
+    def _rows(self, *, of_many: bool) -> sql.Composed:
+        parts: dict[str, sql.Composable] = {
+            "n": sql.SQL("n,") if of_many else sql.SQL(""),
+            "on_n": sql.SQL("USING (n)") if of_many else sql.SQL("ON true"),
+        }
+        for column in _NUMBERS:
+            parts[column] = sql.SQL("(SELECT %({})s),").format(sql.SQL(column)) if of_many else sql.SQL("")
+        return self._part("rows", **parts)
 
-    def _compose(self, name: str, **parts: sql.Composable) -> bytes:
-        return sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts).as_bytes(None)
+    def _part(self, name: str, **parts: sql.Composable) -> sql.Composed:
+        return sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts)
+
+    def _compose(self, name: str, **parts: sql.Composable) -> Statement:
+        return _numbered(sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts).as_bytes(None))
+
+
+def _numbered(text: bytes) -> Statement:
+    names = tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
+    numbers = {name: b"$%d" % number for number, name in enumerate(names, 1)}
+    numbered = _PLACEHOLDER.sub(lambda match: numbers[match[1]], text)
+    return Statement(numbered, tuple(name.decode() for name in names))

@@ -27,7 +27,7 @@ from perdure.checkpoint.base import (
 from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import StaleRunError
 from perdure_checkpointers.postgres.claims import Claims
-from perdure_checkpointers.postgres.database import Connection, Database, Pool
+from perdure_checkpointers.postgres.database import Connection, Database, Pool, Session
 from perdure_checkpointers.postgres.group_commit import GroupCommit
 from perdure_checkpointers.postgres.leases import Leases
 from perdure_checkpointers.postgres.queries import Queries
@@ -104,7 +104,7 @@ class PostgresSaver(LeasedSaver):
         """
 
         async def prove(connection: Connection) -> None:
-            await saver._database.prove(connection)
+            await saver._database.prove(Session(connection))
 
         pool = AsyncConnectionPool(
             url,
@@ -123,6 +123,8 @@ class PostgresSaver(LeasedSaver):
             connect_seconds=connect_seconds,
             statement_seconds=statement_seconds,
         )
+        # One for each lane, and one for a claim or a reader beside them.
+        saver._database.own(at_hand=lanes + 1)
         await saver._open()
         try:
             yield saver
@@ -139,6 +141,7 @@ class PostgresSaver(LeasedSaver):
     async def _close(self) -> None:
         with anyio.CancelScope(shield=True):
             self._leases.close()
+            await self._database.give_all_back()
             await self._database.pool.close()
 
     async def setup(self) -> None:
@@ -189,9 +192,11 @@ class PostgresSaver(LeasedSaver):
     def forget(self, fence: Fence) -> None:
         self._leases.forget(fence)
 
-    async def aorphans(self, *, graph: str | None = None, limit: int = 100) -> list[Orphan]:
+    async def aorphans(
+        self, *, graph: str | None = None, thread_id: str | None = None, limit: int = 100
+    ) -> list[Orphan]:
         with self._place.translated():
-            return await self._claims.orphans(graph, limit)
+            return await self._claims.orphans(graph, thread_id, limit)
 
     def _forget(self, fence: Fence | None) -> None:
         if fence is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from perdure_checkpointers.postgres.arrays import TextArray
 from perdure_checkpointers.postgres.database import Database, Session
+from perdure_checkpointers.postgres.queries import Statement
 
 
 class WholeThreads:
@@ -45,7 +46,9 @@ class WholeThreads:
         if source != target:
             await self._database.run(change)
 
-    async def _change(self, thread_ids: Iterable[str], queries: Sequence[bytes], **parameters: Any) -> None:
+    async def _change(
+        self, thread_ids: Sequence[str], queries: Sequence[Statement], **parameters: Any
+    ) -> None:
         parameters["threads"] = TextArray(thread_ids)
 
         async def change(session: Session) -> None:
@@ -53,5 +56,5 @@ class WholeThreads:
                 for query in (self._queries.lock_threads, *queries):
                     await session.fetch(query, parameters)
 
-        if parameters["threads"]:
+        if thread_ids:
             await self._database.run(change)

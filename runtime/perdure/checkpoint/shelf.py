@@ -71,9 +71,6 @@ class Shelf:
         stored = self.checkpoints.get(row.checkpoint_id)
         return stored is not None and stored.writer == writer
 
-    def holds_blob(self, row: BlobRow) -> bool:
-        return row.version in self.blobs.get(row.channel, ())
-
     def holds_write(self, row: WriteRow) -> bool:
         """Whether it was stored, or its place was taken and would not be given to it."""
         held = self.writes.get(row.checkpoint_id, {}).get((row.task_id, row.idx))

@@ -173,22 +173,18 @@ class Thread:
     def _has_stored(self, commit: Commit, fence: Fence) -> bool:
         """Whether all of this commit was stored before the run lost the thread.
 
-        A checkpoint or the end must prove that it was this run, under this epoch. The rest must be
-        there too: what is sent again may be an earlier commit with more behind it.
+        A checkpoint or the end must prove that it was this run, under this epoch. The writes must be
+        there too: what is sent again may be an earlier commit with more behind it. (Values come with
+        the checkpoint that took them.)
         """
         if not commit.checkpoints and commit.end is None:
             return False
         if commit.end is not None and self.ends.get(fence.run_id) != (fence.epoch, commit.end):
             return False
         shelves, writer = self.shelves, (fence.run_id, fence.epoch)
-        return (
-            all(
-                row.ns in shelves and shelves[row.ns].holds_checkpoint(row, writer)
-                for row in commit.checkpoints
-            )
-            and all(row.ns in shelves and shelves[row.ns].holds_blob(row) for row in commit.blobs)
-            and all(row.ns in shelves and shelves[row.ns].holds_write(row) for row in commit.writes)
-        )
+        return all(
+            row.ns in shelves and shelves[row.ns].holds_checkpoint(row, writer) for row in commit.checkpoints
+        ) and all(row.ns in shelves and shelves[row.ns].holds_write(row) for row in commit.writes)
 
     def draw(self, checkpoint_id: str | None) -> None:
         """Take note that this id was drawn."""

@@ -10,6 +10,7 @@ import pytest
 
 from perdure_checkpointers.postgres import PostgresSaver
 from perdure_checkpointers.postgres.database import Session
+from perdure_checkpointers.postgres.queries import Statement
 from tests.integration.postgres.threads import Server
 
 
@@ -38,8 +39,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     sent: list[bytes] = []
     fetch = Session.fetch
 
-    async def counted(self: Session, query: bytes, parameters: Any) -> Any:
-        sent.append(query)
+    async def counted(self: Session, query: Statement, parameters: Any) -> Any:
+        sent.append(query.text)
         return await fetch(self, query, parameters)
 
     monkeypatch.setattr(Session, "fetch", counted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import anyio
 import pytest
 
 from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence, RunEnd
-from perdure.errors import SaverTimeoutError, StaleRunError, ThreadBusyError
+from perdure.errors import SaverTimeoutError, StaleRunError, ThreadBusyError, UnserializableValueError
 from perdure_checkpointers.postgres import PostgresSaver
 from tests.integration.postgres.threads import (
     SUCCESS,
@@ -184,6 +185,7 @@ async def test_orphans_are_listed_oldest_first_with_what_a_successor_needs(
     assert orphans[0].config == {"recursion_limit": 7}
     assert (orphans[0].graph, orphans[0].signature, orphans[0].attempt) == ("graph", "signature", 1)
     assert await saver.aorphans(graph="another") == []
+    assert await saver.aorphans(thread_id=newer.thread_id) == orphans[1:]
     assert len(await saver.aorphans(limit=1)) == 1
 
 
@@ -287,3 +289,94 @@ async def test_a_cancelled_claim_gives_the_thread_back(saver: PostgresSaver, ser
     assert await server.value("SELECT status FROM perdure.runs WHERE run_id = 'cancelled'") == "cancelled"
     assert await saver.aorphans() == []
     assert (await saver.aclaim(request(thread_id))).fence.epoch == fence.epoch + 2
+
+
+# Claims that arrive together
+
+
+async def claims_at_once(saver: PostgresSaver, *requests: ClaimRequest) -> list[Claim | Exception]:
+    return list(await asyncio.gather(*map(saver.aclaim, requests), return_exceptions=True))  # type: ignore[arg-type]
+
+
+async def test_claims_that_arrive_together_leave_in_a_few_statements(
+    saver: PostgresSaver, server: Server, statements: list[bytes]
+) -> None:
+    threads = [new_thread() for _ in range(64)]
+    for epoch in (1, 2):
+        statements.clear()
+        asked = [request(thread) for thread in threads]
+        claims = await claims_at_once(saver, *asked)
+        assert sum(b"threads" in statement for statement in statements) <= 3
+        fences = [Fence(thread_id=each.thread_id, run_id=each.run_id, epoch=epoch) for each in asked]
+        assert [isinstance(claim, Claim) and claim.fence for claim in claims] == fences
+        assert await server.value("SELECT count(*) FROM perdure.runs WHERE status = 'running'") == 64
+        heads = [await saver.aget_tuple(config(thread)) for thread in threads]
+        assert [isinstance(claim, Claim) and claim.head for claim in claims] == heads
+        for fence in fences:
+            await saver.acommit(commit(fence, value=fence.thread_id, end=SUCCESS))
+
+
+async def test_of_claims_that_arrive_together_each_has_its_own_answer(
+    saver: PostgresSaver, other_saver: PostgresSaver, server: Server
+) -> None:
+    held, lapsed, used, locked, twice = (new_thread() for _ in range(5))
+    await other_saver.aclaim(request(held, "holder"))
+    await other_saver.aclaim(request(lapsed, "lapsed"))
+    await server.expire(lapsed)
+    fence = (await saver.aclaim(request(used))).fence
+    await saver.acommit(commit(fence, value="kept", end=SUCCESS))
+    await saver.arelease((await saver.aclaim(request(locked))).fence, SUCCESS)
+    again = request(new_thread())
+    first = await saver.aclaim(again)
+
+    asked = [request(thread) for thread in (new_thread(), held, lapsed, used, locked, twice, twice, "a\0b")]
+    found: list[Claim | Exception] = []
+
+    async def claim() -> None:
+        found.extend(await claims_at_once(saver, *asked, again))
+
+    async with anyio.create_task_group() as group, server.connection.transaction():
+        await server.rows("SELECT FROM perdure.threads WHERE thread_id = %s FOR UPDATE", locked)
+        group.start_soon(claim)
+        await until_waiting(server)
+    kinds = [type(answer) for answer in found]
+    assert kinds[:5] == [Claim, ThreadBusyError, Claim, Claim, Claim]
+    assert set(kinds[5:7]) == {Claim, ThreadBusyError}
+    assert (kinds[7], found[8]) == (UnserializableValueError, first)
+    assert "'holder'" in str(found[1])
+    assert [isinstance(found[index], Claim) and found[index].fence.epoch for index in (2, 3, 4)] == [2, 2, 2]  # type: ignore[union-attr]
+    assert found[3].head == await saver.aget_tuple(config(used))  # type: ignore[union-attr]
+    assert await server.value("SELECT status FROM perdure.runs WHERE run_id = 'lapsed'") == "error"
+
+
+async def test_claims_cancelled_among_others_leave_no_thread_held(
+    saver: PostgresSaver, server: Server
+) -> None:
+    """By scopes, from which what was sent is shielded, and as Task.cancel does it."""
+    for turns in range(1, 25):
+        asked = [request(new_thread()) for _ in range(12)]
+        scopes = [anyio.CancelScope() for _ in asked]
+        tasks = [
+            asyncio.create_task(_in_scope(scope, saver, each))
+            for scope, each in zip(scopes, asked, strict=True)
+        ]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for index in (0, 1, 5):
+            tasks[index].cancel()
+        for index in (2, 3, 7):
+            scopes[index].cancel()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        kept = [answer.fence.thread_id for answer in found if isinstance(answer, Claim)]
+        assert {asked[index].thread_id for index in (4, 6, 8, 9, 10, 11)} <= set(kept)
+        running = await server.rows("SELECT thread_id FROM perdure.threads WHERE run_id IS NOT NULL")
+        assert sorted(kept) == sorted(thread for (thread,) in running)
+        for answer in found:
+            if isinstance(answer, Claim):
+                await saver.arelease(answer.fence, SUCCESS)
+
+
+async def _in_scope(scope: anyio.CancelScope, saver: PostgresSaver, asked: ClaimRequest) -> Claim | None:
+    with scope:
+        return await saver.aclaim(asked)
+    return None

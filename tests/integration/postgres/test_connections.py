@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
 import perdure_migrations
+from perdure.checkpoint.base import ClaimRequest
 from perdure.errors import SaverTimeoutError, SaverUnavailableError, SchemaError
 from perdure_checkpointers.postgres import PostgresSaver
 from tests import postgres
@@ -93,15 +94,24 @@ async def test_an_answer_that_got_lost_is_asked_for_again(database_url: str) -> 
             await saver.acommit(commit(claim.fence, step=step))
         wire.swallow_answers = 1
         await saver.acommit(commit(claim.fence, end=SUCCESS))
+        together = [request(new_thread()) for _ in range(8)]
+        wire.swallow_answers = 2
+        async with anyio.create_task_group() as group:
+            for each in together:
+                group.start_soon(_has_epoch, saver, each, 1)
     async with PostgresSaver.from_conn_string(database_url) as saver:
         assert len([found async for found in saver.alist(config(asked.thread_id))]) == 4
+
+
+async def _has_epoch(saver: PostgresSaver, asked: ClaimRequest, epoch: int) -> None:
+    claim = await saver.aclaim(asked)
+    assert (claim.fence.epoch, claim.attempt) == (epoch, 1)
 
 
 async def test_an_exhausted_pool_is_waited_for_a_bounded_time(database_url: str) -> None:
     async with PostgresSaver.from_conn_string(database_url, max_size=2, connect_seconds=0.3) as saver:
         fences = [(await saver.aclaim(request(new_thread()))).fence for _ in range(20)]
-        pool = saver._database.pool
-        async with pool.connection(), pool.connection():
+        async with saver._database.lent(), saver._database.lent():
             with anyio.fail_after(10):
                 for call in (saver.aget_tuple(config("t")), saver.aclaim(request("t"))):
                     with pytest.raises(
@@ -154,7 +164,7 @@ async def test_renewal_needs_nothing_of_the_pool(database_url: str) -> None:
     async with PostgresSaver.from_conn_string(database_url, max_size=1) as saver:
         saver.renew_seconds = 0.0
         fence = (await saver.aclaim(request(new_thread()))).fence
-        async with saver._database.pool.connection():
+        async with saver._database.lent():
             with anyio.fail_after(5):
                 await saver.arenew(fence)
 
@@ -288,8 +298,8 @@ async def test_nothing_is_prepared_where_the_server_is_not_proven_to_be_the_same
         fence = (await saver.aclaim(request(thread_id))).fence
         for step in range(8):
             await saver.acommit(commit(fence, step=step))
-        async with saver._database.pool.connection() as connection:
-            cursor = await connection.execute("SELECT count(*) FROM pg_prepared_statements")
+        async with saver._database.lent() as session:
+            cursor = await session.connection.execute("SELECT count(*) FROM pg_prepared_statements")
             assert await cursor.fetchone() == (0,)
 
 
@@ -306,3 +316,36 @@ async def test_a_claim_and_a_commit_are_one_round_trip_each(database_url: str) -
             before = wire.round_trips
             await saver.aget_tuple(config(thread_id))
             assert wire.round_trips - before == 1
+
+
+async def test_what_follows_in_turn_uses_one_connection_of_a_pool_of_its_own(database_url: str) -> None:
+    async with PostgresSaver.from_conn_string(database_url, min_size=4) as saver:
+        fence = (await saver.aclaim(request(new_thread()))).fence
+        for step in range(10):
+            await saver.acommit(commit(fence, step=step))
+        database = saver._database
+        (session,) = database._at_hand
+        pool = database.pool
+        assert pool.get_stats()["pool_available"] == 3
+        session.lent_at -= 3600
+        await saver.acommit(commit(fence))
+        assert not database._at_hand, "the pool replaces what is old, but only if it comes back"
+        assert pool.get_stats()["pool_available"] == 4
+
+
+async def test_planning_is_set_on_connections_of_its_own_and_not_behind_a_pooler(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def setting(saver: PostgresSaver) -> object:
+        async with saver._database.lent() as session:
+            await saver._database.prove(session)
+            cursor = await session.connection.execute("SHOW plan_cache_mode")
+            return await cursor.fetchone()
+
+    async with AsyncConnectionPool(database_url, min_size=1, open=False) as pool:
+        assert await setting(PostgresSaver(pool)) == ("auto",)
+    async with PostgresSaver.from_conn_string(database_url) as saver:
+        assert await setting(saver) == ("force_generic_plan",)
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
+    async with PostgresSaver.from_conn_string(database_url) as saver:
+        assert await setting(saver) == ("auto",)

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from psycopg import AsyncRawCursor
 
 from perdure.checkpoint.base import BlobRow, Commit, Fence
 from perdure.checkpoint.delta import Record, encode_list
@@ -14,7 +15,7 @@ from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import InvalidPayloadError
 from perdure.ids import make_version
 from perdure_checkpointers.postgres import PostgresSaver
-from perdure_checkpointers.postgres.queries import BLOCKS, Queries
+from perdure_checkpointers.postgres.queries import BLOCKS, Queries, Statement
 from tests.integration.postgres.threads import IDS, Server, commit, config, new_thread, request
 
 
@@ -73,12 +74,12 @@ async def test_the_newest_of_a_long_thread_are_found_without_reading_the_rest(
         assert await _pages_touched(server, query, fence) <= 50
 
 
-def _reads() -> list[bytes]:
+def _reads() -> list[Statement]:
     queries = Queries("perdure")
     return [queries.get[False], queries.get[True], queries.page("of_thread", "of_namespace")]
 
 
-async def _pages_touched(server: Server, query: bytes, fence: Fence) -> int:
+async def _pages_touched(server: Server, query: Statement, fence: Fence) -> int:
     address = {
         "thread": fence.thread_id,
         "ns": "",
@@ -87,7 +88,9 @@ async def _pages_touched(server: Server, query: bytes, fence: Fence) -> int:
         "format": 1,
         "checkpoint_format": 1,
     }
-    cursor = await server.connection.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query, address)
+    cursor = AsyncRawCursor(server.connection)
+    explained = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + query.text
+    await cursor.execute(explained, [address[name] for name in query.names])
     row: Any = await cursor.fetchone()
     report = row[0][0]
     return int(report["Plan"]["Shared Hit Blocks"] + report["Plan"]["Shared Read Blocks"])

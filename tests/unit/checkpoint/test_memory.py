@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from threading import Barrier, Thread
 from typing import Any
 
@@ -150,6 +151,12 @@ async def test_a_stale_run_is_told_what_became_of_its_thread(saver: InMemorySave
     await saver.adelete_thread("t")
     with pytest.raises(StaleRunError, match="deleted"):
         await saver.acommit(commit)
+
+
+async def test_a_checkpoint_counts_as_drawn_although_its_commit_does_not_say_so(saver: InMemorySaver) -> None:
+    timeline = Timeline(Subject(saver=saver))
+    await saver.acommit(replace(timeline.commit(), last_id=None))
+    assert (await saver.aclaim(request(timeline.thread_id))).last_id == timeline.ids[0]
 
 
 # Values

@@ -118,8 +118,6 @@ def test_a_shelf_knows_what_it_holds() -> None:
     assert shelf.holds_checkpoint(row, WRITER)
     assert not shelf.holds_checkpoint(row, ("run", 2))
     assert not shelf.holds_checkpoint(row._replace(checkpoint_id="c0"), WRITER)
-    assert shelf.holds_blob(blob("a", "1"))
-    assert not shelf.holds_blob(blob("a", "3"))
     assert shelf.holds_write(write("c1", 0, b"another, which would not be stored"))
     assert shelf.holds_write(write("c1", -1, b"new"))
     assert not shelf.holds_write(write("c1", -1, b"old"))

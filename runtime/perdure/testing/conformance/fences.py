@@ -38,6 +38,16 @@ async def fence_that_was_never_granted_is_refused(subject: Subject) -> None:
 
 
 @FENCES.check
+async def fence_is_known_by_what_it_says(subject: Subject) -> None:
+    timeline, claim = await claimed(subject)
+    same = replace(claim.fence)
+    await subject.saver.acommit(timeline.commit({"a": 1}, fence=same))
+    await subject.leased.arenew(same)
+    await subject.leased.arelease(same, SUCCESS)
+    await subject.leased.aclaim(request(timeline.thread_id))
+
+
+@FENCES.check
 async def fence_holds_until_somebody_takes_the_thread(subject: Subject) -> None:
     timeline, claim = await claimed(subject)
     await subject.expire_lease(timeline.thread_id)
@@ -132,6 +142,19 @@ async def repeated_last_commit_is_accepted(subject: Subject) -> None:
     await subject.leased.aclaim(request(timeline.thread_id))
     expect(await timeline.stored_ids(), timeline.ids, "the ids")
     expect(pending(await timeline.head()), [("task", "a", 2)], "the pending writes")
+
+
+@FENCES.check
+async def repeated_writes_alone_are_stale_after_a_takeover(subject: Subject) -> None:
+    """Nothing in them says which run stored them."""
+    timeline, claim = await claimed(subject)
+    await subject.saver.acommit(timeline.commit(fence=claim.fence))
+    writes = timeline.writes(timeline.write("task", 0, "a", 1), fence=claim.fence)
+    await subject.saver.acommit(writes)
+    await subject.expire_lease(timeline.thread_id)
+    await subject.leased.aclaim(request(timeline.thread_id))
+    await expect_stale(subject, timeline, writes)
+    expect(pending(await timeline.head()), [("task", "a", 1)], "the pending writes")
 
 
 @FENCES.check
