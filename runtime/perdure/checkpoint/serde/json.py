@@ -71,7 +71,7 @@ def exact_json(value: Any) -> bytes | None:
 def _has_json_values(value: Any) -> bool:
     """Whether all values are of JSON's own types, exactly those, and the floats finite.
 
-    Looks at one level of nesting after the other, so that C does the looping: 30 us for 200 messages.
+    Looks at one level of nesting after the other, so that C does the looping: 40 us for 200 messages.
     """
     kind = type(value)
     if kind is dict:
