@@ -27,12 +27,13 @@ class Applied(NamedTuple):
     updated: list[str]
 
 
-def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Applied:
+def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo: bool = True) -> Applied:
     """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
 
     Every channel that changes gets the same new version, named after the checkpoint that will
     hold it. If a channel refuses what was written to it (InvalidUpdateError), or its reducer
-    raises, the values and versions are as they were, but for values that are never stored.
+    raises, the values and versions are as they were, but for values that are never stored; without
+    `undo` the state is of no more use.
     """
     if len(tasks) == 1:
         ordered, preview = tasks, tasks[0].preview
@@ -40,12 +41,12 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str) -> Appl
         ordered, preview = sorted(tasks, key=_BY_PATH), None
     grouped = _group(ordered)
     lowered = state.raised.difference(grouped)
-    before: list[tuple[str, Any]] = []
+    before: list[tuple[str, Any]] | None = [] if undo else None
     try:
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
         updated = _write(state, grouped, None if preview is None else preview.channels, before)
     except BaseException:
-        for name, stored in reversed(before):
+        for name, stored in reversed(before or ()):
             state.restore(name, stored)
         raise
     changed.update(updated, lowered)
@@ -73,11 +74,12 @@ def _set_versions(state: ThreadState, version: str, changed: set[str]) -> None:
             versions.pop(name, None)
 
 
-def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, Any]]) -> set[str]:
+def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, Any]] | None) -> set[str]:
     """Let the barriers that triggered tasks know it, before anything new is written to them."""
     barriers = state.plan.barriers
     triggers = {trigger for task in tasks for trigger in task.triggers if trigger in barriers}
-    before.extend((trigger, state.stored(trigger)) for trigger in triggers)
+    if before is not None:
+        before.extend((trigger, state.stored(trigger)) for trigger in triggers)
     return {trigger for trigger in triggers if state.consume(trigger)}
 
 
@@ -104,7 +106,7 @@ def _write(
     state: ThreadState,
     grouped: dict[str, list[Any]],
     preview: dict[str, BaseChannel[Any, Any]] | None,
-    before: list[tuple[str, Any]],
+    before: list[tuple[str, Any]] | None,
 ) -> list[str]:
     """Give each channel its writes; returns those that changed, and leaves in `before` what they were.
 
@@ -112,7 +114,8 @@ def _write(
     """
     updated = []
     for name, values in grouped.items():
-        before.append((name, state.stored(name)))
+        if before is not None:
+            before.append((name, state.stored(name)))
         if preview and name in preview:
             state.adopt(name, preview[name])
             updated.append(name)

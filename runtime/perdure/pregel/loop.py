@@ -149,7 +149,7 @@ class Loop:
 
     async def _apply(self, tasks: list[Task]) -> None:
         checkpoint_id = self.ids.next()
-        changed, updated = apply(self.state, tasks, checkpoint_id)
+        changed, updated = apply(self.state, tasks, checkpoint_id, undo=self.recorder is not None)
         self.checkpoint_id, self.source, self.step = checkpoint_id, "loop", self.step + 1
         following = prepare(self.plan, self.state, updated, self.superstep())
         if self.recorder is not None:

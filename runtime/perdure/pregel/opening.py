@@ -28,7 +28,7 @@ logger = logging.getLogger("perdure")
 _INPUT_SPEC: Final = NodeSpec(name=INPUT, action=lambda given: given, calling=Calling.INPUT, triggers=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunRequest:
     """A run as asked for.
 

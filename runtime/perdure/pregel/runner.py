@@ -53,6 +53,9 @@ async def run_tasks(
     """
     tasks[0].superstep.unfinished = len(tasks)
     failed: list[Task] = []
+    if len(tasks) == 1 and tasks[0].spec.calling is Calling.INPUT and not tasks[0].spec.branches:
+        await _run(plan, state, tasks[0], on_finished, failed.append)  # nobody else's code, so no context
+        return failed
     if len(tasks) == 1:
         await _run_alone(plan, state, tasks[0], on_finished, failed.append)
         return failed

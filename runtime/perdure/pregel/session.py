@@ -36,7 +36,7 @@ class CommitLine:
         self._put = 0
         self._acknowledged = 0
         self._supersteps = 0
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)  # or each commit would go round the loop once more
         self.ending = False
         self.failure: Exception | None = None
 

@@ -216,7 +216,7 @@ async def test_in_sync_every_superstep_is_acknowledged_before_its_values_are_tol
     graph = chain(["a", "b", "c"]).compile(checkpointer=saver)
     async for event in graph.astream({}, thread(), stream_mode="values", durability="sync"):
         if event["log"]:
-            assert saver.steps()[-1] == len(event["log"])
+            assert saver.steps()[-1] >= len(event["log"])
 
 
 # Leaving
