@@ -198,10 +198,8 @@ async def saver_of(chosen: argparse.Namespace) -> AsyncIterator[PostgresSaver]:
     all the time; a process that cannot renew it stops by itself before it has run out.
     """
     url = os.environ["PERDURE_DATABASE_URL"]
-    async with PostgresSaver.from_conn_string(url, schema=chosen.schema) as saver:
-        saver.lease_seconds = chosen.lease
-        saver.renew_seconds = chosen.lease / 3
-        saver.stop_seconds = chosen.lease * 2 / 3
+    opened = PostgresSaver.from_conn_string(url, schema=chosen.schema, lease_seconds=chosen.lease)
+    async with opened as saver:
         yield saver
 
 

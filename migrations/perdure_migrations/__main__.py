@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 import anyio
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from perdure_migrations.errors import MigrationError
 from perdure_migrations.runner import migrate, status
@@ -19,28 +21,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m perdure_migrations", description="Create or update the schema."
     )
-    parser.add_argument("url", help="postgresql://user:password@host:port/database")
+    parser.add_argument(
+        "url",
+        nargs="?",
+        default=os.environ.get("PERDURE_DATABASE_URL"),
+        help="postgresql://user:password@host:port/database; default: the variable PERDURE_DATABASE_URL",
+    )
     parser.add_argument("--schema", default="perdure", help="default: perdure")
-    parser.add_argument("--status", action="store_true", help="only say what is missing")
+    parser.add_argument(
+        "--status", action="store_true", help="only say what is missing; exits with 2 if anything is"
+    )
     options = parser.parse_args(arguments)
+    if not _is_address(options.url):
+        # Not shown: there may be a password in it.
+        parser.error("the address of a database is missing, or is not one")
     try:
-        print(anyio.run(_run, options.url, options.schema, options.status))
+        text, code = anyio.run(_run, options.url, options.schema, options.status)
     except (MigrationError, psycopg.Error) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return 0
+    print(text)
+    return code
 
 
-async def _run(url: str, schema: str, only_status: bool) -> str:
+def _is_address(url: str | None) -> bool:
+    try:
+        return url is not None and bool(conninfo_to_dict(url))
+    except psycopg.ProgrammingError:
+        return False
+
+
+async def _run(url: str, schema: str, only_status: bool) -> tuple[str, int]:
     connection = await psycopg.AsyncConnection.connect(url, autocommit=True, connect_timeout=_CONNECT_SECONDS)
     async with connection:
         if only_status:
             found = await status(connection, schema)
-            return (
-                _report(f"schema {schema}: applied", found.applied) + "\n" + _report("missing", found.pending)
-            )
+            lines = (_report(f"schema {schema}: applied", found.applied), _report("missing", found.pending))
+            return "\n".join(lines), 2 if found.pending else 0
         applied = await migrate(connection, schema)
-        return _report(f"schema {schema}: applied", applied) if applied else f"schema {schema}: up to date"
+        return _report(f"schema {schema}: applied", applied) if applied else f"schema {schema}: up to date", 0
 
 
 def _report(title: str, names: Sequence[str]) -> str:

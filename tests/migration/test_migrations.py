@@ -188,7 +188,7 @@ async def test_a_failed_migration_leaves_nothing(connection: Connection) -> None
 
 def test_the_command_says_what_it_did(postgres_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with postgres.new_database(postgres_url) as url:
-        assert main([url, "--schema", "other", "--status"]) == 0
+        assert main([url, "--schema", "other", "--status"]) == 2
         assert main([url, "--schema", "other"]) == 0
         assert main([url, "--schema", "other"]) == 0
         assert main([url, "--schema", "other", "--status"]) == 0
@@ -206,3 +206,12 @@ def test_the_command_says_what_it_did(postgres_url: str, capsys: pytest.CaptureF
 def test_the_command_fails_with_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["postgresql://nobody@127.0.0.1:1/nowhere"]) == 1
     assert "127.0.0.1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["postgresql+psycopg://u:SECRET@h/x", "SECRET"])
+def test_an_address_that_is_none_is_refused_and_not_shown(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([address])
+    assert "SECRET" not in capsys.readouterr().err

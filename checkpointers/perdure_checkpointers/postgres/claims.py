@@ -105,7 +105,8 @@ class Claims:
                 return row
         raise ThreadBusyError(
             f"thread {request.thread_id!r} is busy: {held_text(run_id, holder, since)}; wait for that run to"
-            " end, or use another thread"
+            " end, or use another thread. If its process is gone, its lease runs out by itself, and then"
+            " recover(graph) continues it"
         )
 
     async def _send(self, query: Statement, parameters: dict[str, Any]) -> Row:

@@ -32,6 +32,7 @@ from perdure_checkpointers.postgres.group_commit import GroupCommit
 from perdure_checkpointers.postgres.leases import Leases
 from perdure_checkpointers.postgres.queries import Queries
 from perdure_checkpointers.postgres.reader import Reader, Selection, Stored
+from perdure_checkpointers.postgres.translate import check_address
 from perdure_checkpointers.postgres.whole_threads import WholeThreads
 
 _SETUP_SECONDS = 120.0
@@ -58,6 +59,7 @@ class PostgresSaver(LeasedSaver):
         lanes: int = 2,
         connect_seconds: float = 10.0,
         statement_seconds: float = 30.0,
+        lease_seconds: float = 30.0,
     ) -> None:
         """Use the application's own pool, which stays the application's to open and to close.
 
@@ -66,7 +68,17 @@ class PostgresSaver(LeasedSaver):
             lanes: how many group commits may be in flight at once.
             connect_seconds: how long to wait for a connection.
             statement_seconds: how long to wait for an answer.
+            lease_seconds: how long the threads of a process that is gone stay claimed. A third of it
+                is the time between renewals; without one for two thirds, a run stops by itself.
         """
+        if not isinstance(pool, AsyncConnectionPool):
+            raise TypeError(
+                f"PostgresSaver takes a psycopg_pool.AsyncConnectionPool, not {type(pool).__name__}. For a "
+                "URL, write `async with PostgresSaver.from_conn_string(url) as saver:`."
+            )
+        self.lease_seconds = lease_seconds
+        self.renew_seconds = lease_seconds / 3
+        self.stop_seconds = lease_seconds * 2 / 3
         self.serde = serde if serde is not None else JsonSerializer()
         self._schema = schema
         self._database = Database(
@@ -96,12 +108,14 @@ class PostgresSaver(LeasedSaver):
         lanes: int = 2,
         connect_seconds: float = 10.0,
         statement_seconds: float = 30.0,
+        lease_seconds: float = 30.0,
     ) -> AsyncIterator[PostgresSaver]:
         """A saver with a pool of its own, closed at the end.
 
         Raises SaverUnavailableError, saying which host and why, if the database does not answer
-        within `connect_seconds`.
+        within `connect_seconds`; ValueError if `url` is no address of a Postgres.
         """
+        check_address(url)
 
         async def prove(connection: Connection) -> None:
             await saver._database.prove(Session(connection))
@@ -122,6 +136,7 @@ class PostgresSaver(LeasedSaver):
             lanes=lanes,
             connect_seconds=connect_seconds,
             statement_seconds=statement_seconds,
+            lease_seconds=lease_seconds,
         )
         # One for each lane, and one for a claim or a reader beside them.
         saver._database.own(at_hand=lanes + 1)

@@ -77,6 +77,19 @@ class Place:
             raise explain(error, self) from error
 
 
+def check_address(url: str) -> None:
+    """Refuse what is no address, without showing it: there may be a password in it."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        scheme = url.partition("://")[0] if "://" in url else None
+        raise ValueError(
+            "This is not the address of a Postgres"
+            + (f" (it begins with {scheme}://)" if scheme else "")
+            + ": expected postgresql://user:password@host:port/database."
+        ) from None
+
+
 _OPTIONS = ("host", "hostaddr", "port", "dbname", "user")
 
 

@@ -112,7 +112,8 @@ class Thread:
         if holder is not None and holder.expires > now:
             raise ThreadBusyError(
                 f"Thread {self.thread_id!r} is held by run {holder.fence.run_id!r} since {holder.since}: one "
-                "run at a time writes to a thread. Wait for it, cancel it, or use another thread."
+                "run at a time writes to a thread. Wait for it to end, or use another thread. If nobody "
+                "works on it any more, its lease runs out by itself, and then recover(graph) continues it."
             )
 
     def renew(self, fence: Fence, expires: float) -> None:

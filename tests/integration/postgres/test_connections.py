@@ -349,3 +349,22 @@ async def test_planning_is_set_on_connections_of_its_own_and_not_behind_a_pooler
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", 1)
     async with PostgresSaver.from_conn_string(database_url) as saver:
         assert await setting(saver) == ("auto",)
+
+
+@pytest.mark.parametrize("address", ["postgresql+psycopg://u:SECRET@h/x", "SECRET"])
+async def test_an_address_that_is_none_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(ValueError, match="expected postgresql://") as refused:
+        async with PostgresSaver.from_conn_string(address):
+            pass
+    assert "SECRET" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
+def test_an_address_in_place_of_a_pool_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"async with PostgresSaver\.from_conn_string"):
+        PostgresSaver("postgresql://localhost/x")  # type: ignore[arg-type]
+
+
+async def test_a_lease_sets_when_it_is_renewed_and_given_up(database_url: str) -> None:
+    async with PostgresSaver.from_conn_string(database_url, lease_seconds=6) as saver:
+        assert (saver.renew_seconds, saver.stop_seconds, saver.lease_seconds) == (2, 4, 6)
