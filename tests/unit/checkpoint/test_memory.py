@@ -58,7 +58,8 @@ async def test_a_busy_thread_says_who_holds_it_since_when_and_what_to_do(
         await saver.aclaim(request("t", "second"))
     assert str(caught.value) == (
         "Thread 't' is held by run 'first' since 2025-01-02T03:04:05+00:00: one run at a time writes to a "
-        "thread. Wait for it, cancel it, or use another thread."
+        "thread. Wait for it to end, or use another thread. If nobody works on it any more, its lease runs "
+        "out by itself, and then recover(graph) continues it."
     )
 
 
