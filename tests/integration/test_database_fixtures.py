@@ -35,10 +35,6 @@ async def test_each_test_has_a_database_of_its_own(database_url: str, empty_data
     assert database_name(database_url) != database_name(empty_database_url)
 
 
-async def test_vectors_are_available(empty_database_url: str) -> None:
-    assert await ask(empty_database_url, "SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
-
-
 def test_database_is_dropped_under_an_open_connection(postgres_url: str) -> None:
     with new_database(postgres_url) as url:
         left_open = psycopg.connect(url)

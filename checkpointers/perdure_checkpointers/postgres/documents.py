@@ -16,10 +16,13 @@ _WHOLE_FLOAT_LIMIT = 1e16
 """From here on JSON text has an exponent, which `jsonb` writes out: the float would come back as an int."""
 
 
+_NO_FLOATS = frozenset({str, int, bool, type(None)})
+
+
 def encode_document(metadata: Mapping[str, Any]) -> bytes:
     """Metadata as text of which a `jsonb` column gives back equal values of the same types."""
     encoded = encode_metadata(metadata)
-    for number in _floats(metadata):
+    for number in _floats([value for value in metadata.values() if type(value) not in _NO_FLOATS]):
         if (number.is_integer() and abs(number) >= _WHOLE_FLOAT_LIMIT) or (
             not number and copysign(1, number) < 0
         ):
