@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Final, Protocol
 
@@ -10,6 +11,7 @@ import anyio
 
 from perdure.errors import InvalidPayloadError
 
+_UUID6: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _GREGORIAN_TICKS: Final = 0x01B21DD213814000
 """100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01 (RFC 9562, 5.1)."""
 
@@ -73,13 +75,12 @@ class IdSource:
 
         Raises InvalidPayloadError if that is not a UUIDv6: ours could not be kept above it.
         """
-        try:
-            ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
-        except ValueError as error:
+        if not _UUID6.fullmatch(checkpoint_id):
             raise InvalidPayloadError(
                 f"The thread holds a checkpoint with the id {checkpoint_id!r}, which is no UUIDv6; no run "
                 "can follow it. Give checkpoints that you store yourself ids drawn by perdure.clock.IdSource."
-            ) from error
+            )
+        ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
         self._ticks = max(self._ticks, ticks)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.clock import SYSTEM_CLOCK, IdSource
+from perdure.errors import InvalidPayloadError
 from perdure.testing.clock import FakeClock
 
 
@@ -81,3 +83,11 @@ async def test_the_system_clock_sleeps_by_its_monotonic_time() -> None:
     await SYSTEM_CLOCK.sleep(0.001)
 
     assert SYSTEM_CLOCK.monotonic() > before
+
+
+@pytest.mark.parametrize(
+    "foreign", ["ckpt-1", "f", "face", "1_2", "f" * 23, "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
+)
+def test_an_id_that_is_no_uuid6_is_refused(foreign: str) -> None:
+    with pytest.raises(InvalidPayloadError, match="no UUIDv6"):
+        IdSource().advance_past(foreign)

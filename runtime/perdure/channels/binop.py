@@ -91,7 +91,7 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
         if not values:
             return False
         replacement = self._replacement(values)
-        self.value = self._reduce(values) if replacement is MISSING else replacement
+        self.value = self._reduce(values) if replacement is MISSING else shallow_copy(replacement)
         return True
 
     def get(self) -> Value:
@@ -131,7 +131,7 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
     def _reduce(self, values: Sequence[Any]) -> Any:
         left: Any = self.value
         if left is MISSING:
-            left, values = values[0], values[1:]
+            left, values = shallow_copy(values[0]), values[1:]
         if self._in_place is not None and type(left) in _BUILTIN_CONTAINERS:
             kind = type(left)
             if all(type(value) is kind for value in values):
@@ -139,7 +139,9 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
         reducer = self.operator
         for value in values:
             # A reducer that changes its left side in place changes only this copy.
-            left = reducer(shallow_copy(left), value)
+            reduced = reducer(shallow_copy(left), value)
+            # What a node wrote stays the node's, who may go on changing it.
+            left = shallow_copy(value) if reduced is value else reduced
         return left
 
 

@@ -104,9 +104,8 @@ class Pregel:
 
         Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
-        configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
-        config = {**orphan.config, "configurable": configurable}
-        return await run_graph(self._request(None, config, None, orphan.durability, None, orphan))
+        request = self._request(None, None, None, orphan.durability, None)
+        return await run_graph(_continuing(request, orphan))
 
     async def _resumed(self, request: RunRequest) -> RunRequest:
         """A request to go on with a thread whose last run was killed, as one to continue that run.
@@ -118,7 +117,7 @@ class Pregel:
         if not asked or thread_id is None or not isinstance(saver, LeasedSaver):
             return request
         orphans = await saver.aorphans(graph=self.name, thread_id=thread_id)
-        return replace(request, orphan=orphans[0], durability=orphans[0].durability) if orphans else request
+        return _continuing(request, orphans[0]) if orphans else request
 
     async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that the config names."""
@@ -139,7 +138,6 @@ class Pregel:
         output_keys: Sequence[str] | None,
         durability: Durability | None,
         events: Events | None,
-        orphan: Orphan | None = None,
     ) -> RunRequest:
         if durability is not None and durability not in _DURABILITIES:
             raise GraphValidationError(
@@ -161,7 +159,6 @@ class Pregel:
             output_keys=self._output_keys(output_keys),
             clock=self._clock,
             events=events,
-            orphan=orphan,
         )
 
     def _output_keys(self, chosen: Sequence[str] | None) -> Sequence[str]:
@@ -174,3 +171,10 @@ class Pregel:
                     f"Key {key!r} not in channels. Known: {', '.join(sorted(self.plan.state_keys))}."
                 )
         return keys
+
+
+def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:
+    """The request as one to continue an orphan, as that was asked for."""
+    configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
+    settings = parse_config({**orphan.config, "configurable": configurable})
+    return replace(request, orphan=orphan, durability=orphan.durability, settings=settings)

@@ -312,3 +312,13 @@ def test_channels_are_equal_when_their_reducers_are_or_one_is_a_lambda() -> None
     assert add == anonymous
     assert anonymous == add
     assert add != BinaryOperatorAggregate(list, operator.or_)
+
+
+def test_what_was_written_stays_the_writers() -> None:
+    for write in ([1], Overwrite([1]), {"__overwrite__": [1]}):
+        channel: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(list, lambda left, right: right)
+        kept: Any = write.value if isinstance(write, Overwrite) else write
+        kept = kept["__overwrite__"] if isinstance(kept, dict) else kept
+        channel.update([write])
+        kept.append(2)
+        assert channel.get() == [1]

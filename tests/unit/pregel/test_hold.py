@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from perdure.checkpoint.base import Fence
+from perdure.checkpoint.base import Commit, Fence
 from perdure.errors import SaverUnavailableError, StaleRunError
 from perdure.pregel.hold import Wake, hold, renew
 from perdure.pregel.session import CommitLine
@@ -97,6 +97,21 @@ async def test_a_run_whose_claim_is_lost_stops_at_once() -> None:
         await held.run
     assert held.gate.cancelled == 1
     assert held.saver.renewals == 1
+
+
+async def test_a_renewal_that_comes_after_the_end_was_stored_does_not_spoil_the_result() -> None:
+    class Slow(WatchedSaver):
+        async def acommit(self, commit: Commit) -> None:
+            await super().acommit(commit)
+            if commit.end is not None:
+                await pass_time(clock, 10)  # the answer travels that long
+
+    clock = FakeClock()
+    saver = Slow(clock)
+    graph = chain(["a"]).compile(checkpointer=saver, clock=clock)
+
+    assert await graph.ainvoke({}, thread()) == {"log": ["a"]}
+    assert saver.renewals == 1
 
 
 async def test_what_a_stale_run_had_finished_is_refused_and_its_error_is_that_it_is_stale() -> None:

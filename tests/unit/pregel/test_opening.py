@@ -11,15 +11,14 @@ import anyio.lowlevel
 import pytest
 
 from perdure.channels.untracked_value import UntrackedValue
+from perdure.checkpoint.base import Checkpoint
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import START
 from perdure.data import Durability, Send
-from perdure.errors import (
-    EmptyInputError,
-    MissingNodeError,
-)
+from perdure.errors import EmptyInputError, InvalidPayloadError, MissingNodeError
 from perdure.graph.state import StateGraph
-from tests.unit.pregel.graphs import Log, Runs, chain, fails, fan, logs, returns, thread
+from perdure.pregel.graph import Pregel
+from tests.unit.pregel.graphs import Action, Log, Runs, chain, fails, fan, logs, returns, thread
 from tests.unit.pregel.savers import WatchedSaver
 
 MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
@@ -136,6 +135,52 @@ async def test_resuming_at_the_id_of_the_head_is_a_plain_resume() -> None:
     assert "fork" not in {c.metadata["source"] for c in await history(saver)}
 
 
+async def test_a_fork_that_fails_at_once_keeps_what_finished_on_a_checkpoint_that_exists() -> None:
+    saver, runs = WatchedSaver(), Runs()
+    broken: list[Exception] = []
+
+    async def late(state: Log) -> Any:
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        if broken:
+            raise broken.pop()
+        return {"log": ["late"]}
+
+    builder = chain(["p", "a"], {"a": runs.counted("a")}).add_node("late", late).add_edge("p", "late")
+    graph = builder.compile(checkpointer=saver)
+    await graph.ainvoke({}, thread())
+    fork = next(c for c in await history(saver) if c.metadata["step"] == 1).config
+    broken.append(ValueError("boom"))
+    with pytest.raises(ValueError, match="boom"):
+        await graph.ainvoke(None, fork, durability="exit")
+    shelf = saver._threads["t"].shelves[""]
+
+    assert set(shelf.writes) <= set(shelf.checkpoints)
+    assert runs.of == {"a": 2}
+    assert (await graph.ainvoke(None, thread()))["log"] == ["p", "a", "late"]
+    assert runs.of == {"a": 2}, "its result of the failed run was kept"
+
+
+async def test_a_checkpoint_whose_id_is_foreign_is_refused_and_the_thread_given_back() -> None:
+    saver = WatchedSaver()
+    foreign: Checkpoint = {
+        "v": 1,
+        "id": "ckpt-1",
+        "ts": "2020",
+        "channel_values": {"x": 1},
+        "channel_versions": {"x": "0000000001.a"},
+        "versions_seen": {},
+        "updated_channels": None,
+    }
+    await saver.aput(thread(), foreign, {"source": "input", "step": -1}, {"x": "0000000001.a"})
+    graph = chain(["a"]).compile(checkpointer=saver)
+    for _ in range(2):
+        with pytest.raises(InvalidPayloadError, match="'ckpt-1', which is no UUIDv6"):
+            await graph.ainvoke({}, thread())
+
+    assert len(saver.claims) == 2, "the second was not refused because the first still had the thread"
+
+
 async def test_a_checkpoint_that_does_not_exist_has_nothing_to_resume() -> None:
     graph = chain(["a"]).compile(checkpointer=WatchedSaver())
     await graph.ainvoke({}, thread())
@@ -170,6 +215,59 @@ async def test_a_thread_that_waits_on_a_node_that_is_gone_is_refused_by_name() -
     with pytest.raises(MissingNodeError, match=r"waits on node 'b', which graph .* Its nodes are: a, c\."):
         await renamed.ainvoke(None, thread())
     assert await renamed.ainvoke({}, thread()) == {"log": ["a", "a", "c"]}, "a new input drops what was left"
+
+
+@pytest.mark.parametrize("how", ["an edge", "a Send", "a join"])
+async def test_a_new_input_clears_what_waited_on_a_node_that_is_gone(how: str) -> None:
+    def graph(name: str, action: Action) -> Pregel:
+        builder = chain(["a", "b"], {"a": returns(Send(name, {}) if how == "a Send" else None)})
+        builder.add_node(name, action)
+        if how != "a Send":
+            builder.add_edge("b" if how == "an edge" else ["a", "b"], name)
+        return builder.compile(checkpointer=saver)
+
+    saver = WatchedSaver()
+    with pytest.raises(ValueError, match="boom"):
+        await graph("old", fails(ValueError("boom"))).ainvoke({}, thread())
+    assert "old" in (await graph("new", logs("new")).aget_state(thread())).next
+    await graph("new", logs("new")).ainvoke({}, thread())
+
+    assert (await graph("new", logs("new")).aget_state(thread())).next == ()
+    with pytest.raises(ValueError, match="again"):
+        await graph("new", fails(ValueError("again"))).ainvoke({}, thread())
+    result = await graph("new", logs("new")).ainvoke(None, thread())
+    assert sorted(result["log"][-2:]) == ["b", "new"]
+
+
+async def test_a_finished_node_that_goes_on_to_one_that_is_gone_is_refused() -> None:
+    async def late(state: Log) -> Any:
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        raise ValueError("boom")
+
+    saver = WatchedSaver()
+    builder = fan(["a", "late"], {"late": late}).add_node("b", logs("b")).add_edge("a", "b")
+    with pytest.raises(ValueError, match="boom"):
+        await builder.compile(checkpointer=saver).ainvoke({}, thread())
+    renamed = fan(["a", "late"]).add_node("c", logs("c")).add_edge("a", "c").compile(checkpointer=saver)
+
+    for _ in range(2):
+        with pytest.raises(MissingNodeError, match=r"finished and goes on to 'branch:to:b'"):
+            await renamed.ainvoke(None, thread())
+
+
+@pytest.mark.parametrize("key", ["branch", "join", "branch:", "join:"])
+@pytest.mark.parametrize("value", ["main", ["main"], 3])
+async def test_a_state_key_that_is_gone_is_no_node_whatever_its_name(key: str, value: Any) -> None:
+    saver = WatchedSaver()
+    with_key: Any = TypedDict("with_key", {key: Any, "x": int}, total=False)  # type: ignore[misc]
+    builder = StateGraph(with_key).add_node("a", returns({"x": 2})).add_edge(START, "a")
+    await builder.compile(checkpointer=saver).ainvoke({key: value}, thread())
+    without = chain(["a"]).compile(checkpointer=saver)
+
+    assert (await without.aget_state(thread())).next == ()
+    assert (await without.ainvoke(None, thread()))["x"] == 2
+    assert (await without.ainvoke({}, thread()))["log"] == ["a"]
 
 
 async def test_a_join_that_is_due_to_a_node_that_is_gone_is_refused_by_name() -> None:

@@ -16,6 +16,7 @@ from perdure.errors import (
     InvalidUpdateError,
     MissingThreadError,
     ThreadBusyError,
+    UnserializableValueError,
 )
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
@@ -119,6 +120,20 @@ async def test_a_busy_thread_is_refused_with_who_holds_it() -> None:
         gate.open.set()
 
     assert await graph.ainvoke({}, thread()) == {"log": []}
+
+
+async def test_a_second_call_with_the_run_id_of_the_first_is_another_run_and_finds_the_thread_busy() -> None:
+    saver, gate = WatchedSaver(), Gate({"log": ["gate"]})
+    graph = chain(["gate"], {"gate": gate}).compile(checkpointer=saver)
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: graph.ainvoke({"x": 1}, thread(run_id="r")))
+        await gate.entered.wait()
+        with pytest.raises(ThreadBusyError, match="'r'"):
+            await chain(["gate"]).compile(checkpointer=saver).ainvoke({"x": 2}, thread(run_id="r"))
+        gate.open.set()
+
+    assert gate.ended == 1
+    assert (await graph.aget_state(thread())).values == {"log": ["gate"], "x": 1}
 
 
 # Children
@@ -255,6 +270,50 @@ async def test_a_node_may_run_a_graph_on_another_thread() -> None:
     await chain(["a"], {"a": invokes}).compile(checkpointer=saver).ainvoke({}, thread())
 
     assert [claim.thread_id for claim in saver.claims] == ["t", "other"]
+
+
+async def test_a_graph_without_a_saver_on_another_thread_is_kept_by_the_saver_around_it() -> None:
+    saver = WatchedSaver()
+    child = chain(["c"]).compile()
+
+    async def invokes(state: Log) -> Any:
+        return {"log": (await child.ainvoke({}, thread("other")))["log"]}
+
+    graph = chain(["a"], {"a": invokes}).compile(checkpointer=saver)
+    await graph.ainvoke({}, thread())
+
+    assert (await graph.ainvoke({}, thread()))["log"] == ["c", "c", "c"], "the other thread remembers"
+    kept = chain(["c"]).compile(checkpointer=saver)
+    assert (await kept.aget_state(thread("other"))).values == {"log": ["c", "c"]}
+
+
+async def test_what_a_saver_refuses_of_a_child_gives_the_thread_back_at_once() -> None:
+    saver, child = WatchedSaver(), chain(["c"]).compile()
+    metadata: dict[str, Any] = {"when": object()}
+
+    async def invokes(state: Log) -> Any:
+        return {"log": (await child.ainvoke({}, {"metadata": metadata}))["log"]}
+
+    graph = chain(["a"], {"a": invokes}).compile(checkpointer=saver)
+    with pytest.raises(UnserializableValueError, match="'when'"):
+        await graph.ainvoke({}, thread(), durability="sync")
+    metadata["when"] = "today"
+
+    assert await graph.ainvoke({}, thread(), durability="sync") == {"log": ["c"]}
+
+
+async def test_the_config_of_a_childs_state_means_the_head_of_its_thread() -> None:
+    saver = WatchedSaver()
+    parent = parent_of(chain(["c"]).compile(), saver)
+    await parent.ainvoke({"x": 1}, thread())
+    [config, *_] = [
+        stored.config
+        async for stored in saver.alist(thread())
+        if stored.config["configurable"]["checkpoint_ns"]
+    ]
+
+    assert await parent.ainvoke({}, config) == {"log": ["c", "c"], "x": 1}
+    assert (await parent.aget_state(thread())).values == {"log": ["c", "c"], "x": 1}
 
 
 async def test_a_child_that_keeps_nothing_stores_nothing() -> None:

@@ -185,3 +185,32 @@ async def test_a_thread_that_waits_on_a_node_which_is_gone_does_not_look_finishe
 
     renamed = chain(["a", "c"]).compile(checkpointer=saver)
     assert (await renamed.aget_state(thread())).next == ("b",)
+
+
+async def test_a_thread_that_holds_a_send_to_a_node_which_is_gone_is_read_and_waits_on_it() -> None:
+    saver = WatchedSaver()
+    sends: Any = [Send("old", 1), Send("kept", 2)]
+    builder = chain(["a"], {"a": returns(sends)}).add_node("kept", late_failure)
+    await stopped(builder.add_node("old", late_failure).compile(checkpointer=saver))
+    renamed = chain(["a"]).add_node("kept", logs("kept")).compile(checkpointer=saver)
+
+    assert (await renamed.aget_state(thread())).next == ("kept", "old")
+
+
+async def test_a_childs_pending_sends_are_read_with_its_parents_graph() -> None:
+    saver = WatchedSaver()
+    builder = chain(["s"], {"s": returns(Send("leaf", 1))}).add_node("leaf", late_failure)
+    child = builder.compile()
+
+    async def invokes(state: Log) -> Any:
+        return await child.ainvoke({})
+
+    graph = chain(["a"], {"a": invokes}).compile(checkpointer=saver)
+    await stopped(graph)
+    [config, *_] = [
+        stored.config
+        async for stored in saver.alist(thread())
+        if stored.config["configurable"]["checkpoint_ns"]
+    ]
+
+    assert (await graph.aget_state(config)).next == ("leaf",)
