@@ -84,6 +84,19 @@ class IdSource:
         self._ticks = max(self._ticks, ticks)
 
 
+class LocalIds(IdSource):
+    """Ids for a run that stores nothing: in order, and unique within the run, which is all it needs."""
+
+    __slots__ = ("_drawn",)
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def next(self) -> str:
+        self._drawn += 1
+        return f"local-{self._drawn:08d}"
+
+
 def _random_suffix() -> str:
     """Clock sequence and node of a UUID, with the variant's two bits: what tells sources apart."""
     digits = os.urandom(8).hex()

@@ -31,7 +31,7 @@ def make_version(counter: int, checkpoint_id: str) -> str:
     Versions of one thread compare as text in the order in which they were made, and two branches
     of one checkpoint never make the same one.
     """
-    return f"{counter:0{_COUNTER_DIGITS}d}.{checkpoint_id}"
+    return f"{counter:010d}.{checkpoint_id}"
 
 
 def version_counter(version: str) -> int:

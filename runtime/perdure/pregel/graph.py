@@ -70,9 +70,8 @@ class Pregel:
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        return await run_graph(
-            await self._resumed(self._request(input, config, output_keys, durability, None))
-        )
+        request = self._request(input, config, output_keys, durability, None)
+        return await run_graph(request if input is not None else await self._resumed(request))
 
     def astream(
         self,
@@ -144,8 +143,11 @@ class Pregel:
                 f"Unknown durability {durability!r}. Known: {', '.join(_DURABILITIES)}."
             )
         parent = running_task()
-        stores = parent is not None or isinstance(self.checkpointer, BaseCheckpointSaver)
-        if durability is not None and not stores:
+        if (
+            durability is not None
+            and parent is None
+            and not isinstance(self.checkpointer, BaseCheckpointSaver)
+        ):
             warnings.warn(
                 "`durability` has no effect when no checkpointer is present.", PerdureWarning, stacklevel=3
             )

@@ -21,7 +21,7 @@ from perdure.checkpoint.base import (
     LeasedSaver,
     RunEnd,
 )
-from perdure.clock import IdSource
+from perdure.clock import IdSource, LocalIds
 from perdure.config import RunSettings, require_thread
 from perdure.constants import START
 from perdure.errors import (
@@ -53,10 +53,10 @@ async def run_graph(request: RunRequest) -> dict[str, Any]:
             return await _run_child(request, parent, session)
         _refuse_own_thread(request, parent, session)
     saver = session.saver if session is not None and request.saver is None else request.saver
-    if isinstance(saver, BaseCheckpointSaver):
+    if saver is not None and isinstance(saver, BaseCheckpointSaver):
         return await _run_root(_at_root(request), saver, require_thread(request.settings))
     _require_input(request)
-    loop = new_loop(request, ThreadState(request.plan), IdSource(request.clock))
+    loop = new_loop(request, ThreadState(request.plan), LocalIds())
     await start(loop, request.input)
     return await loop.run()
 
@@ -70,7 +70,8 @@ def _at_root(request: RunRequest) -> RunRequest:
 
 def _check_input(request: RunRequest) -> None:
     """Refuse, before anything is touched, what no state can take."""
-    if request.input is not None and not isinstance(request.input, Mapping):
+    given = request.input
+    if type(given) is not dict and given is not None and not isinstance(given, Mapping):
         raise InvalidUpdateError(
             f"Expected dict, got {request.input!r}: the input of graph {request.plan.name!r} is a mapping "
             f"of its state's keys, not {type(request.input).__name__}; None resumes a stored thread."

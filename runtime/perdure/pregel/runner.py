@@ -67,7 +67,7 @@ async def run_tasks(
 
     if max_concurrency is None or max_concurrency >= len(tasks):
         for task in tasks:
-            children.start(_run(plan, state, task, on_finished, on_failed), _context_of(task))
+            children.start(_run(plan, state, task, on_finished, on_failed), copy_context())
     else:
         waiting = iter(tasks)
         for _ in range(max_concurrency):
@@ -83,7 +83,7 @@ async def _run_alone(
     current = asyncio.current_task()
     before = 0 if current is None else current.cancelling()
     run = _run(plan, state, task, on_finished, on_failed, before)
-    await _in_context(_context_of(task), run)
+    await _in_context(copy_context(), run)
     if current is not None and current.cancelling() > before:
         await anyio.lowlevel.checkpoint_if_cancelled()  # a scope knows only its own exception
         raise asyncio.CancelledError
@@ -147,15 +147,9 @@ async def _work(
 ) -> None:
     """Run one waiting task after the other: how a bound on concurrency needs no task of its own."""
     for task in waiting:
-        await _in_context(_context_of(task), _run(plan, state, task, on_finished, on_failed))
+        await _in_context(copy_context(), _run(plan, state, task, on_finished, on_failed))
         if task.error is not None or _cancellations():
             return
-
-
-def _context_of(task: Task) -> Context:
-    context = copy_context()
-    context.run(current_task.set, task)
-    return context
 
 
 async def _run(
@@ -197,6 +191,8 @@ async def _run(
 async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
     """The node's body, then the conditional edges that leave it: both succeed, or neither counts."""
     spec = task.spec
+    if spec.calling is not Calling.INPUT or spec.branches:
+        current_task.set(task)  # in the copy of the context that this runs in
     if faults.hook is not None:
         await faults.reach("node.before", spec.name)
     if spec.calling is Calling.COROUTINE:

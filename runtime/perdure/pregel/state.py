@@ -15,6 +15,9 @@ from perdure.pregel.plan import Plan
 Writes = Sequence[tuple[str, Any]]
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 class Preview(NamedTuple):
     """The state keys that a task wrote to, as its own writes leave them."""
 
@@ -125,7 +128,11 @@ class ThreadState:
         if name in plan.plain:
             if len(values) != 1:
                 plan.channels[name].update(values)  # which refuses
-            self._hold(name, shallow_copy(values[0]))  # whoever wrote it may go on changing theirs
+            value = values[0]
+            if type(value) in _SCALARS and name not in self.containers:
+                self.values[name] = value
+            else:
+                self._hold(name, shallow_copy(value))  # whoever wrote it may go on changing theirs
             return True
         changed = self._own(name).update(values)
         if changed:

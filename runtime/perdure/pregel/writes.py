@@ -70,7 +70,7 @@ def _pairs(task: Task, update: Any) -> Any:
 
 
 def _update(plan: Plan, task: Task, pairs: Any, writes: Writes) -> None:
-    keys = plan.input_keys if task.name == START else plan.state_keys
+    keys = plan.input_keys if task.spec.name == START else plan.state_keys
     for key, value in pairs:
         if key in keys:
             writes.append((key, value))
