@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 _COUNTER_DIGITS = 10
+"""Also in the format of `make_version`, where a literal is twice as fast."""
 
 
 def task_id(

@@ -127,6 +127,9 @@ class Recorder:
         `checkpoint_id`, `source` and `step` are those of the checkpoint that the tasks ran from.
         What cannot be encoded cannot keep the rest from being stored.
         """
+        if self._session.line.ending:  # stopped while its last commit was on its way, which says it all
+            await self._session.line.settle()
+            return
         writes = [row for task in tasks for row in self._stopped_rows(task)]
         try:
             if self._unstored:

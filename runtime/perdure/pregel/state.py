@@ -12,9 +12,6 @@ from perdure.errors import InvalidPayloadError
 from perdure.ids import version_counter
 from perdure.pregel.plan import Plan
 
-Writes = Sequence[tuple[str, Any]]
-
-
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -198,7 +195,7 @@ class ThreadState:
         values = self.values
         return {key: shallow_copy(values[key]) for key in keys if key in values}
 
-    def preview(self, writes: Writes) -> Preview:
+    def preview(self, writes: Iterable[tuple[str, Any]]) -> Preview:
         """What `writes`, of one task, would make of the state keys they touch."""
         plan = self.plan
         grouped: dict[str, list[Any]] = {}

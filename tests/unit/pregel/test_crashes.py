@@ -194,3 +194,26 @@ async def test_a_run_that_is_cancelled_during_its_only_commit_leaves_no_results_
     assert set(shelf.writes) <= set(shelf.checkpoints)
     assert (await graph.aget_state(thread())).values["log"] == ["a"]
     assert await scene.graph("a", a=logs("a")).ainvoke({}, thread()) == {"log": ["a", "a"]}
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+async def test_a_run_that_is_cancelled_during_its_last_commit_is_not_told_that_it_was_lost(
+    durability: Durability,
+) -> None:
+    scene = Scene()
+    sent: list[asyncio.Task[Any]] = []
+
+    async def cancels_at_the_end(commit: Commit) -> None:
+        if commit.end is not None and not sent[0].cancelling():
+            sent[0].cancel()
+            await asyncio.sleep(0)
+
+    scene.saver.before_commit = cancels_at_the_end
+    graph = scene.graph("a", a=logs("a"))
+    sent.append(asyncio.create_task(graph.ainvoke({}, thread(), durability=durability)))
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await sent[0]
+
+    assert getattr(cancelled.value, "__notes__", []) == []
+    assert (await graph.aget_state(thread())).values["log"] == ["a"]
+    assert await graph.ainvoke({}, thread()) == {"log": ["a", "a"]}
