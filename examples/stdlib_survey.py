@@ -175,12 +175,12 @@ async def run(chosen: argparse.Namespace, log: Callable[[str], object]) -> dict[
     # A thread of its own for every survey: on one that has reports already, the reducer would add to them.
     config = {"configurable": {"thread_id": f"survey-{token_hex(4)}"}, "max_concurrency": 8}
     if chosen.command == "once":
-        return await description.compile(name=name).ainvoke({"limit": chosen.files}, config)
+        return dict(await description.compile(name=name).ainvoke({"limit": chosen.files}, config))
     async with saver_of(chosen) as saver:
         graph = description.compile(checkpointer=saver, name=name)
         if chosen.command == "start":
             await saver.setup()
-            return await graph.ainvoke({"limit": chosen.files}, config, durability="sync")
+            return dict(await graph.ainvoke({"limit": chosen.files}, config, durability="sync"))
         # Every run of this graph that has lost its process is continued, from what is stored of it.
         recovered = await recover(graph)
     if not recovered:

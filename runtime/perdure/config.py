@@ -30,7 +30,11 @@ class RunnableConfig(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """A parsed RunnableConfig."""
+    """A parsed RunnableConfig.
+
+    Attributes:
+        configurable: as given; a config that addresses a thread inherits none from the surrounding run.
+    """
 
     thread_id: str | None = None
     namespace: str = ""
@@ -38,10 +42,13 @@ class RunSettings:
     recursion_limit: int = DEFAULT_RECURSION_LIMIT
     max_concurrency: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    configurable: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
     run_id: str | None = None
 
 
 _DEFAULT = RunSettings()
+_ADDRESS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
 
 
 def parse_config(
@@ -64,8 +71,14 @@ def parse_config(
         recursion_limit=_at_least_one(config, "recursion_limit", surrounding.recursion_limit),
         max_concurrency=_at_least_one(config, "max_concurrency", surrounding.max_concurrency),
         metadata={**surrounding.metadata, **(config.get("metadata") or {})},
+        configurable={**_inherited(surrounding.configurable, configurable), **configurable},
+        tags=tuple(dict.fromkeys((*surrounding.tags, *(config.get("tags") or ())))),
         run_id=None if run_id is None else str(run_id),
     )
+
+
+def _inherited(above: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {} if _ADDRESS & own.keys() else above
 
 
 def _at_least_one(config: Mapping[str, Any], name: str, default: Any) -> Any:

@@ -13,6 +13,8 @@
     │   ├── EmptyChannelError (RuntimeError)
     │   ├── GraphRecursionError (RecursionError)
     │   ├── NodeCancelledError (RuntimeError)
+    │   ├── NodeTimeoutError (RuntimeError)
+    │   ├── NotInNodeError (RuntimeError)
     │   ├── MissingNodeError (RuntimeError)
     │   ├── ThreadBusyError (RuntimeError)
     │   ├── OrphanTakenError (RuntimeError)
@@ -25,10 +27,14 @@
         ├── SaverTimeoutError (TimeoutError)
         └── SchemaError (RuntimeError)
 
-A node's own exception is in none of these: it reaches the caller as itself.
+A node's own exception is in none of these: it reaches the caller as itself. Control flow is in none of
+them either: GraphBubbleUp is a BaseException, so that `except Exception` in a node does not swallow it,
+and it leaves no public method.
 """
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 
 class PerdureError(Exception):
@@ -80,6 +86,43 @@ class NodeCancelledError(PerdureError, RuntimeError):
     """Code inside a node raised CancelledError although nobody cancelled the run."""
 
 
+class NodeTimeoutError(PerdureError, RuntimeError):
+    """An attempt of a node took too long, or made no progress for too long.
+
+    Attributes:
+        node: which.
+        kind: which limit it was, "run" or "idle".
+        timeout: that limit, in seconds.
+        run_timeout, idle_timeout: both limits, None where there is none.
+        elapsed: how long the attempt had run, in seconds.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        kind: Literal["run", "idle"],
+        *,
+        elapsed: float,
+        run_timeout: float | None = None,
+        idle_timeout: float | None = None,
+    ) -> None:
+        self.node = node
+        self.kind = kind
+        self.timeout = run_timeout if kind == "run" else idle_timeout
+        self.run_timeout = run_timeout
+        self.idle_timeout = idle_timeout
+        self.elapsed = elapsed
+        without = "" if kind == "run" else " without making progress"
+        super().__init__(
+            f"Node {node!r} exceeded its {kind} timeout of {self.timeout:.3f}s{without} "
+            f"(elapsed: {elapsed:.3f}s)."
+        )
+
+
+class NotInNodeError(PerdureError, RuntimeError):
+    """Something that only a node can ask for was asked for outside of one."""
+
+
 class MissingNodeError(PerdureError, RuntimeError):
     """A stored thread waits on a node that this graph does not have."""
 
@@ -94,6 +137,25 @@ class OrphanTakenError(PerdureError, RuntimeError):
 
 class StaleRunError(PerdureError, RuntimeError):
     """This run lost its thread to another one; nothing it wrote since was stored."""
+
+
+# Control flow
+
+
+class GraphBubbleUp(BaseException):
+    """The base of what ends a node without being an error."""
+
+
+class ParentCommand(GraphBubbleUp):  # not an error
+    """A node returned a Command for a graph around its own.
+
+    Attributes:
+        command: the Command.
+    """
+
+    def __init__(self, command: Any) -> None:
+        super().__init__(command)
+        self.command = command
 
 
 # Values on their way to disk and back

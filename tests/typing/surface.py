@@ -46,7 +46,7 @@ def build(saver: BaseCheckpointSaver | None) -> Pregel:
 
 async def run(graph: Pregel) -> None:
     config: RunnableConfig = {"configurable": {"thread_id": "t"}, "recursion_limit": 5}
-    assert_type(await graph.ainvoke({"x": 1}, config, durability="sync"), dict[str, Any])
+    assert_type(await graph.ainvoke({"x": 1}, config, durability="sync"), Any)
     assert_type(graph.astream(None, config, stream_mode=["values", "updates"]), AsyncIterator[Any])
     assert_type(await graph.aget_state(config), StateSnapshot)
     assert_type(await recover(graph), list[Recovered])

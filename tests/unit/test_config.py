@@ -34,6 +34,7 @@ def test_a_config_is_read() -> None:
         recursion_limit=3,
         max_concurrency=2,
         metadata={"user": "me"},
+        configurable={"thread_id": 7, "checkpoint_ns": "a:b", "checkpoint_id": "c"},
         run_id="run",
     )
 

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import logging
-import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Self
 
 from perdure.channels.base import BaseChannel
-from perdure.channels.binop import BinaryOperatorAggregate
-from perdure.channels.ephemeral_value import EphemeralValue
-from perdure.channels.last_value import LastValue
-from perdure.channels.named_barrier_value import NamedBarrierValue
-from perdure.channels.topic import Topic
-from perdure.channels.untracked_value import UntrackedValue
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.constants import (
-    DEFAULT_GRAPH_NAME,
-    END,
-    RESERVED_NODE_NAMES,
-    START,
-    TASKS,
-    branch_channel,
-    join_channel,
-)
-from perdure.data import Send
+from perdure.constants import DEFAULT_GRAPH_NAME, END, RESERVED_NODE_NAMES, START, join_channel
 from perdure.errors import GraphValidationError
 from perdure.graph.actions import calling_of, check_action, check_path, literal_ends, name_of
+from perdure.graph.compile import plan_of
+from perdure.graph.description import StateBranch, StateNode
 from perdure.graph.schema import channels_of
+from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, index_triggers, sign
 
 logger = logging.getLogger("perdure")
 
 _RESERVED_CHARACTERS = "|:"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateNode:
-    """A node as described."""
-
-    action: Callable[[Any], Any]
-    calling: Calling
 
 
 class StateGraph:
@@ -78,8 +55,9 @@ class StateGraph:
         self.nodes: dict[str, StateNode] = {}
         self.edges: set[tuple[str, str]] = set()
         self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()
-        self.branches: dict[str, dict[str, Branch]] = {}
+        self.branches: dict[str, dict[str, StateBranch]] = {}
         self.channels: dict[str, BaseChannel[Any, Any]] = {}
+        self.managed: dict[str, type[ManagedValue]] = {}
         self.compiled = False
         for schema in (state_schema, self.input_schema, self.output_schema):
             self._declare(channels_of(schema))
@@ -164,7 +142,7 @@ class StateGraph:
             ends = dict(path_map)
         else:
             ends = {target: target for target in path_map}
-        branches[name] = Branch(name=name, path=path, ends=ends)
+        branches[name] = StateBranch(name=name, path=path, ends=ends)
         return self
 
     def validate(self) -> Self:
@@ -228,73 +206,7 @@ class StateGraph:
                 f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
             )
         self.validate()
-        return Pregel(self._plan(name or DEFAULT_GRAPH_NAME), checkpointer=checkpointer, clock=clock)
-
-    def _plan(self, name: str) -> Plan:
-        channels = self._plan_channels()
-        nodes = self._plan_nodes()
-        reducers = {
-            key: channel.operator
-            for key, channel in self.channels.items()
-            if isinstance(channel, BinaryOperatorAggregate)
-        }
-        return Plan(
-            name=name,
-            nodes=nodes,
-            channels=channels,
-            triggered=index_triggers(nodes),
-            state_keys=frozenset(self.channels),
-            input_keys=frozenset(channels_of(self.input_schema)),
-            output_keys=tuple(channels_of(self.output_schema)),
-            untracked=frozenset(k for k, c in self.channels.items() if isinstance(c, UntrackedValue)),
-            plain=frozenset(key for key, channel in self.channels.items() if type(channel) is LastValue),
-            triggers=frozenset(map(branch_channel, self.nodes)),
-            barriers=frozenset(
-                key for key, channel in channels.items() if isinstance(channel, NamedBarrierValue)
-            ),
-            appended=frozenset(key for key, reducer in reducers.items() if reducer is operator.add),
-            reduced=frozenset(reducers),
-            initial=tuple(key for key, channel in channels.items() if channel.is_available()),
-            signature=sign(nodes, channels),
-        )
-
-    def _plan_channels(self) -> dict[str, BaseChannel[Any, Any]]:
-        channels = {key: channel.copy() for key, channel in self.channels.items()}
-        channels[START] = EphemeralValue(Any, key=START)
-        channels[TASKS] = Topic(Send, key=TASKS)
-        for name in self.nodes:
-            channel = branch_channel(name)
-            channels[channel] = EphemeralValue(Any, guard=False, key=channel)
-        for starts, end in sorted(self.waiting_edges):
-            if end != END:
-                channel = join_channel(starts, end)
-                channels[channel] = NamedBarrierValue(str, frozenset(starts), key=channel)
-        return channels
-
-    def _plan_nodes(self) -> dict[str, NodeSpec]:
-        specs = {START: self._spec(START, lambda given: given, Calling.INPUT, (START,))}
-        for name, node in self.nodes.items():
-            joins = (join_channel(starts, end) for starts, end in sorted(self.waiting_edges) if end == name)
-            specs[name] = self._spec(name, node.action, node.calling, (branch_channel(name), *joins))
-        return specs
-
-    def _spec(
-        self, name: str, action: Callable[[Any], Any], calling: Calling, triggers: tuple[str, ...]
-    ) -> NodeSpec:
-        ends = sorted(end for start, end in self.edges if start == name and end != END)
-        joins = [
-            (join_channel(starts, end), name)
-            for starts, end in sorted(self.waiting_edges)
-            if name in starts and end != END
-        ]
-        return NodeSpec(
-            name=name,
-            action=action,
-            calling=calling,
-            triggers=triggers,
-            edges=(*((branch_channel(end), None) for end in ends), *joins),
-            branches=tuple(self.branches.get(name, {}).values()),
-        )
+        return Pregel(plan_of(self, name or DEFAULT_GRAPH_NAME), checkpointer=checkpointer, clock=clock)
 
     def _warn_if_compiled(self, what: str) -> None:
         if self.compiled:

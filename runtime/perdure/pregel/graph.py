@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,9 +16,10 @@ from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Plan
 from perdure.pregel.run import run_graph
+from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.stream import Events, stream
-from perdure.pregel.writes import running_task
+from perdure.pregel.task import Task, running_task
 
 _DURABILITIES = ("sync", "async", "exit")
 
@@ -28,6 +30,7 @@ class Pregel:
     Attributes:
         plan: the graph as it is run.
         checkpointer: where threads are kept.
+        store, cache: what nodes are given as the run's store; where their results are cached.
     """
 
     def __init__(
@@ -35,10 +38,14 @@ class Pregel:
         plan: Plan,
         *,
         checkpointer: BaseCheckpointSaver | bool | None = None,
+        store: Any = None,
+        cache: Any = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.plan = plan
         self.checkpointer = checkpointer
+        self.store = store
+        self.cache = cache
         self._clock = clock
 
     @property
@@ -50,15 +57,18 @@ class Pregel:
         input: Mapping[str, Any] | None,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
-        output_keys: Sequence[str] | None = None,
+        context: Any = None,
+        output_keys: str | Sequence[str] | None = None,
         durability: Durability | None = None,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Run the graph to its end and return the output.
 
         Args:
             input: a mapping of state keys; None continues what the thread had left to do.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
-            output_keys: the state keys to return; default: those of the output schema.
+            context: what nodes find as `runtime.context`; default: the surrounding run's.
+            output_keys: the state keys to return, or one, whose bare value is returned; default: those of
+                the output schema.
             durability: see Durability; default "async".
 
         Raises:
@@ -70,7 +80,7 @@ class Pregel:
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        request = self._request(input, config, output_keys, durability, None)
+        request = self._request(input, config, context, output_keys, durability, None)
         return await run_graph(request if input is not None else await self._resumed(request))
 
     def astream(
@@ -78,8 +88,9 @@ class Pregel:
         input: Mapping[str, Any] | None,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
+        context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
-        output_keys: Sequence[str] | None = None,
+        output_keys: str | Sequence[str] | None = None,
         durability: Durability | None = None,
     ) -> AsyncIterator[Any]:
         """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
@@ -88,22 +99,23 @@ class Pregel:
 
         Args:
             stream_mode: "updates" yields `{node: update}` when a task ends; "values" the output
-                whenever a superstep changed it. For a list of modes, pairs `(mode, payload)`.
+                whenever a superstep changed it; "custom" what nodes give to their stream writer. For a
+                list of modes, pairs `(mode, payload)`.
         """
         events = Events(stream_mode)
-        request = self._request(input, config, output_keys, durability, events)
+        request = self._request(input, config, context, output_keys, durability, events)
 
-        async def run() -> dict[str, Any]:
+        async def run() -> Any:
             return await run_graph(await self._resumed(request))
 
         return stream(events, run)
 
-    async def acontinue(self, orphan: Orphan) -> dict[str, Any]:
+    async def acontinue(self, orphan: Orphan) -> Any:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
 
         Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
-        request = self._request(None, None, None, orphan.durability, None)
+        request = self._request(None, None, None, None, orphan.durability, None)
         return await run_graph(_continuing(request, orphan))
 
     async def _resumed(self, request: RunRequest) -> RunRequest:
@@ -134,7 +146,8 @@ class Pregel:
         self,
         input: Any,
         config: RunnableConfig | Mapping[str, Any] | None,
-        output_keys: Sequence[str] | None,
+        context: Any,
+        output_keys: str | Sequence[str] | None,
         durability: Durability | None,
         events: Events | None,
     ) -> RunRequest:
@@ -151,32 +164,49 @@ class Pregel:
             warnings.warn(
                 "`durability` has no effect when no checkpointer is present.", PerdureWarning, stacklevel=3
             )
-        settings = parse_config(config) if parent is None else parse_config(config, parent.superstep.settings)
         return RunRequest(
             plan=self.plan,
             input=input,
-            settings=settings,
+            scope=self._scope(config, context, events, parent),
             saver=self.checkpointer,
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
-            clock=self._clock,
             events=events,
         )
 
-    def _output_keys(self, chosen: Sequence[str] | None) -> Sequence[str]:
+    def _scope(
+        self,
+        config: RunnableConfig | Mapping[str, Any] | None,
+        context: Any,
+        events: Events | None,
+        parent: Task | None,
+    ) -> Scope:
+        """What this run offers; below a node, what the surrounding run offers unless this one says more."""
+        above = None if parent is None else parent.superstep.scope
+        settings = parse_config(config) if above is None else parse_config(config, above.settings)
+        return Scope(
+            settings=settings,
+            clock=self._clock,
+            context=above.context if above is not None and context is None else context,
+            store=self.store if above is None or above.store is None else above.store,
+            cache=self.cache if above is None or above.cache is None else above.cache,
+            writer=nobody_reads if events is None or not events.custom else events.writer(),
+            random=random.random,
+        )
+
+    def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
         if chosen is None:
             return self.plan.output_keys
-        keys = (chosen,) if isinstance(chosen, str) else tuple(chosen)
-        for key in keys:
+        for key in (chosen,) if isinstance(chosen, str) else chosen:
             if key not in self.plan.state_keys:
                 raise GraphValidationError(
                     f"Key {key!r} not in channels. Known: {', '.join(sorted(self.plan.state_keys))}."
                 )
-        return keys
+        return chosen if isinstance(chosen, str) else tuple(chosen)
 
 
 def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:
     """The request as one to continue an orphan, as that was asked for."""
     configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
     settings = parse_config({**orphan.config, "configurable": configurable})
-    return replace(request, orphan=orphan, durability=orphan.durability, settings=settings)
+    return replace(request.with_settings(settings), orphan=orphan, durability=orphan.durability)

@@ -9,7 +9,6 @@ from typing import Any, Final
 from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
 from perdure.clock import IdSource
-from perdure.config import RunSettings
 from perdure.constants import START
 from perdure.errors import GraphRecursionError
 from perdure.pregel.apply import apply
@@ -17,6 +16,7 @@ from perdure.pregel.commit import Recorder
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
+from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.stream import Events
@@ -47,8 +47,8 @@ class Loop:
         "plan",
         "recorder",
         "root",
+        "scope",
         "session",
-        "settings",
         "source",
         "state",
         "step",
@@ -59,19 +59,19 @@ class Loop:
         self,
         plan: Plan,
         state: ThreadState,
-        settings: RunSettings,
+        scope: Scope,
         ids: IdSource,
         *,
         session: Session | None,
         recorder: Recorder | None,
         namespace: str,
         root: bool,
-        output_keys: Sequence[str],
+        output_keys: str | Sequence[str],
         events: Events | None,
     ) -> None:
         self.plan = plan
         self.state = state
-        self.settings = settings
+        self.scope = scope
         self.ids = ids
         self.session = session
         self.recorder = recorder
@@ -79,8 +79,8 @@ class Loop:
         self.root = root
         self.output_keys = output_keys
         self.events = events
-        self._output = frozenset(output_keys)
-        self.budget = settings.recursion_limit
+        self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
+        self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"
         self.step = -2
@@ -89,10 +89,16 @@ class Loop:
     def superstep(self, *, resumed: bool = False) -> Superstep:
         """The next superstep, from where the run stands."""
         return Superstep(
-            self.checkpoint_id, self.namespace, self.step + 1, self.settings, self.session, resumed
+            self.checkpoint_id,
+            self.namespace,
+            self.step + 1,
+            self.scope,
+            self.session,
+            self.budget,
+            resumed,
         )
 
-    async def run(self) -> dict[str, Any]:
+    async def run(self) -> Any:
         """Run to the end and return the output; whatever stops it, what finished is stored first."""
         try:
             if not self.tasks:
@@ -102,7 +108,7 @@ class Loop:
         except BaseException as error:
             await self._stopped(error)
             raise
-        return self.state.select(self.output_keys)
+        return self._output_now()
 
     async def _run_superstep(self) -> None:
         tasks, recorder, events = self.tasks, self.recorder, self.events
@@ -115,14 +121,16 @@ class Loop:
         todo = [task for task in tasks if task.writes is None] if tasks[0].superstep.resumed else tasks
         if todo:
             on_finished = None if recorder is None and events is None else self._task_finished
-            failed = await run_tasks(self.plan, self.state, todo, self.settings.max_concurrency, on_finished)
+            failed = await run_tasks(
+                self.plan, self.state, todo, self.scope.settings.max_concurrency, on_finished
+            )
             if failed:
                 raise first_failure(failed)
         await self._apply(tasks)
 
     def _spend(self) -> None:
         if self.budget == 0:
-            limit = self.settings.recursion_limit
+            limit = self.scope.settings.recursion_limit
             raise GraphRecursionError(
                 f"Recursion limit of {limit} reached without hitting a stop condition: the graph has taken "
                 f"{limit} supersteps, and {', '.join(sorted({task.name for task in self.tasks}))} would run "
@@ -139,13 +147,17 @@ class Loop:
     def put_update(self, task: Task, **extra: Any) -> None:
         """Tell the reader what a task wrote."""
         if self.events is not None:
-            update = update_event(task, self._output)
+            update = update_event(task, self.output_keys, self._output)
             self.events.put("updates", {task.name: _handed_out(update), **extra})
 
     def put_values(self) -> None:
         """Tell the reader what the output is now."""
         if self.events is not None and self.events.values:
-            self.events.put("values", self.state.select(self.output_keys))
+            self.events.put("values", self._output_now())
+
+    def _output_now(self) -> Any:
+        keys = self.output_keys
+        return self.state.value(keys, None) if isinstance(keys, str) else self.state.select(keys)
 
     async def _apply(self, tasks: list[Task]) -> None:
         checkpoint_id = self.ids.next()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
@@ -18,6 +18,7 @@ from perdure.pregel.commit import Recorder
 from perdure.pregel.loop import Loop
 from perdure.pregel.plan import Calling, NodeSpec, Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
+from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session
 from perdure.pregel.state import ThreadState
 from perdure.pregel.stream import Events
@@ -40,13 +41,24 @@ class RunRequest:
 
     plan: Plan
     input: Any
-    settings: RunSettings
+    scope: Scope
     saver: BaseCheckpointSaver | bool | None
     durability: Durability
-    output_keys: Sequence[str]
-    clock: Clock
+    output_keys: str | Sequence[str]
     events: Events | None = None
     orphan: Orphan | None = None
+
+    @property
+    def settings(self) -> RunSettings:
+        return self.scope.settings
+
+    @property
+    def clock(self) -> Clock:
+        return self.scope.clock
+
+    def with_settings(self, settings: RunSettings) -> RunRequest:
+        """The same run, differently configured."""
+        return replace(self, scope=replace(self.scope, settings=settings))
 
 
 def stored_loop(
@@ -85,7 +97,7 @@ def new_loop(
     return Loop(
         request.plan,
         state,
-        request.settings,
+        request.scope,
         ids,
         session=session,
         recorder=recorder,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
 from perdure.channels.base import BaseChannel
+from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
+from perdure.managed import ManagedValue
+
+Injected = Literal["config", "writer", "store", "previous", "runtime", "error"]
+"""What an action can ask for by the name of a parameter, beside its input."""
 
 
 class Calling(Enum):
@@ -21,17 +26,53 @@ class Calling(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """How an input is made of the state. None in place of a Reader gives the whole state as a dict.
+
+    Attributes:
+        keys: the state keys that it has, where they have a value; None: all.
+        bare: the one channel whose value is the whole input.
+        managed: keys whose value is computed.
+        build: makes of the dict what a node of this schema is given.
+    """
+
+    keys: frozenset[str] | None = None
+    bare: str | None = None
+    managed: tuple[tuple[str, type[ManagedValue]], ...] = ()
+    build: Callable[[dict[str, Any]], Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """How a node is run, where it is not simply called.
+
+    Attributes:
+        retry: the first policy that matches an error decides.
+        handler: the node that is run in this one's place when it has failed.
+    """
+
+    retry: tuple[RetryPolicy, ...] = ()
+    timeout: TimeoutPolicy | None = None
+    cache: CachePolicy | None = None
+    handler: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
     """A conditional edge.
 
     Attributes:
         path: given the state, says where to go; sync or async, run in place.
         ends: what the path returns to the node meant; None if it returns names of nodes.
+        reader: how the path's input is made.
+        injects: parameters of the path that are given something else than its input.
     """
 
     name: str
-    path: Callable[[Any], Any]
+    path: Callable[..., Any]
     ends: Mapping[Hashable, str] | None = None
+    reader: Reader | None = None
+    injects: tuple[tuple[str, Injected], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +82,24 @@ class NodeSpec:
     Attributes:
         triggers: channels of which any one, newly available, starts the node.
         edges: the writes by which the node's static edges fire.
+        reader: how the action's input is made.
+        injects: parameters of the action that are given something else than its input.
+        writer: makes writes of what the action returned, edges not included; None: an update of the state.
+        policies: None for a node that is simply called.
+        metadata: what its user says of it.
     """
 
     name: str
-    action: Callable[[Any], Any]
+    action: Callable[..., Any]
     calling: Calling
     triggers: tuple[str, ...]
     edges: tuple[tuple[str, Any], ...] = ()
     branches: tuple[Branch, ...] = ()
+    reader: Reader | None = None
+    injects: tuple[tuple[str, Injected], ...] = ()
+    writer: Callable[[Any], list[tuple[str, Any]]] | None = None
+    policies: Policies | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +111,11 @@ class Plan:
         channels: empty prototypes, by name, which runs copy.
         triggered: which nodes a channel can start.
         state_keys: the channels that make up the state.
-        input_keys, output_keys: those that an input may write and a result shows.
+        input_keys: those that an input may write.
+        output_keys: those that a result shows; a single name: the result is its bare value.
+        accept: makes a mapping of keys of an input, or refuses it; None: the input is such a mapping.
+        validators: state keys whose values are checked, and may be changed, when they are written.
+        strict: whether an update that names an unknown key is an error.
         untracked: state keys that are never stored.
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
@@ -77,7 +132,7 @@ class Plan:
     triggered: Mapping[str, tuple[str, ...]]
     state_keys: frozenset[str]
     input_keys: frozenset[str]
-    output_keys: tuple[str, ...]
+    output_keys: str | tuple[str, ...]
     untracked: frozenset[str]
     plain: frozenset[str]
     triggers: frozenset[str]
@@ -86,6 +141,9 @@ class Plan:
     reduced: frozenset[str]
     initial: tuple[str, ...]
     signature: str
+    accept: Callable[[Any], Mapping[str, Any]] | None = None
+    validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    strict: bool = False
 
 
 def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from perdure.channels.base import shallow_copy
-from perdure.constants import PULL, PUSH, START, TASKS
+from perdure.constants import MISSING, PULL, PUSH, START, TASKS
 from perdure.data import Send
 from perdure.errors import MissingNodeError
-from perdure.pregel.plan import Plan
+from perdure.ids import path_text
+from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.read import read
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
@@ -38,9 +41,19 @@ def prepare(
         triggers = fired[name]
         if len(triggers) > 1:
             triggers.sort()
-        given = state.channels[START].get() if name == START else state.read()
-        tasks.append(Task(spec, (PULL, name), tuple(triggers), given, superstep))
+        given = state.read() if spec.reader is None else _given(spec, state, superstep)
+        if given is not MISSING:
+            tasks.append(Task(spec, (PULL, name), tuple(triggers), given, superstep))
     return tasks
+
+
+def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep) -> Any:
+    """The node's input; MISSING where it reads one channel, and that is empty."""
+    try:
+        return read(spec.reader, state, superstep)
+    except Exception as error:
+        error.add_note(f"Before task with name {spec.name!r} and path {path_text((PULL, spec.name))!r}")
+        raise
 
 
 def _fired_by(plan: Plan, state: ThreadState, updated: Iterable[str]) -> dict[str, list[str]]:

@@ -39,17 +39,16 @@ from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, s
 from perdure.pregel.runner import clean_up
 from perdure.pregel.session import CommitLine, Session
 from perdure.pregel.state import ThreadState
-from perdure.pregel.task import Task
-from perdure.pregel.writes import running_task
+from perdure.pregel.task import Task, running_task
 
 
-async def run_graph(request: RunRequest) -> dict[str, Any]:
+async def run_graph(request: RunRequest) -> Any:
     """Run a graph from its opening to its end and return the output."""
-    _check_input(request)
+    request = _accepted(request)
     parent = running_task()
     session = None if parent is None or request.saver is False else parent.superstep.session
     if parent is not None and session is not None:
-        if request.settings.thread_id is None:
+        if request.settings.thread_id is None or request.settings.namespace == parent.namespace:
             return await _run_child(request, parent, session)
         _refuse_own_thread(request, parent, session)
     saver = session.saver if session is not None and request.saver is None else request.saver
@@ -65,17 +64,22 @@ def _at_root(request: RunRequest) -> RunRequest:
     """A config that came from a child's snapshot means its thread, not the child's checkpoint."""
     if not request.settings.namespace:
         return request
-    return replace(request, settings=replace(request.settings, namespace="", checkpoint_id=None))
+    return request.with_settings(replace(request.settings, namespace="", checkpoint_id=None))
 
 
-def _check_input(request: RunRequest) -> None:
-    """Refuse, before anything is touched, what no state can take."""
-    given = request.input
-    if type(given) is not dict and given is not None and not isinstance(given, Mapping):
+def _accepted(request: RunRequest) -> RunRequest:
+    """The request with its input as a mapping of keys; refuse, before anything is touched, what is none."""
+    given, plan = request.input, request.plan
+    if given is None:
+        return request
+    if plan.accept is not None:
+        return replace(request, input=plan.accept(given))
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise InvalidUpdateError(
-            f"Expected dict, got {request.input!r}: the input of graph {request.plan.name!r} is a mapping "
-            f"of its state's keys, not {type(request.input).__name__}; None resumes a stored thread."
+            f"Expected dict, got {given!r}: the input of graph {plan.name!r} is a mapping of its state's "
+            f"keys, not {type(given).__name__}; None resumes a stored thread."
         )
+    return request
 
 
 def _require_input(request: RunRequest) -> None:
@@ -99,7 +103,7 @@ def _refuse_own_thread(request: RunRequest, parent: Task, session: Session) -> N
 # A run with a thread of its own
 
 
-async def _run_root(request: RunRequest, saver: BaseCheckpointSaver, thread_id: str) -> dict[str, Any]:
+async def _run_root(request: RunRequest, saver: BaseCheckpointSaver, thread_id: str) -> Any:
     if isinstance(saver, LeasedSaver):
         return await _run_claimed(request, saver, thread_id)
     _warn_unfenced(saver)
@@ -126,7 +130,7 @@ def _warn_unfenced(saver: BaseCheckpointSaver) -> None:
     )
 
 
-async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) -> dict[str, Any]:
+async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) -> Any:
     claim = await _claim(request, saver, thread_id)
     session, wake = _session(request, saver, thread_id, claim.fence)
     try:
@@ -215,7 +219,7 @@ def _session(
 
 async def _open_and_run(
     request: RunRequest, session: Session, head: CheckpointTuple | None, last_id: str | None
-) -> dict[str, Any]:
+) -> Any:
     try:
         if last_id is not None:
             session.ids.advance_past(last_id)
@@ -275,7 +279,7 @@ async def _newest_id(session: Session) -> str | None:
 # A run below a node of another
 
 
-async def _run_child(request: RunRequest, parent: Task, session: Session) -> dict[str, Any]:
+async def _run_child(request: RunRequest, parent: Task, session: Session) -> Any:
     """Run a graph that a node invokes: on its thread, under its claim, in a namespace of the task's own.
 
     If the task ran before, in a process that is gone, the child continues what is stored of it.

@@ -8,6 +8,7 @@ import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -19,10 +20,12 @@ from anyio.lowlevel import RunVar
 from perdure import faults
 from perdure.context import current_task
 from perdure.errors import NodeCancelledError
+from perdure.pregel.inject import injected
 from perdure.pregel.plan import Calling, Plan
+from perdure.pregel.routing import route
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
-from perdure.pregel.writes import route, writes_of
+from perdure.pregel.writes import writes_of
 
 logger = logging.getLogger("perdure")
 
@@ -195,10 +198,11 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
         current_task.set(task)  # in the copy of the context that this runs in
     if faults.hook is not None:
         await faults.reach("node.before", spec.name)
+    action = partial(spec.action, **injected(task, spec.injects)) if spec.injects else spec.action
     if spec.calling is Calling.COROUTINE:
-        result = await spec.action(task.input)
+        result = await action(task.input)
     elif spec.calling is Calling.THREAD:
-        result = await _in_thread(spec.action, task.input)
+        result = await _in_thread(action, task.input)
     else:
         result = task.input
     writes = writes_of(plan, task, result)

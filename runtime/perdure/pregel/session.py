@@ -11,9 +11,9 @@ import anyio
 from perdure import faults
 from perdure.checkpoint.base import BaseCheckpointSaver, Commit, Fence
 from perdure.clock import Clock, IdSource
-from perdure.config import RunSettings
 from perdure.data import Durability
 from perdure.errors import StaleRunError
+from perdure.pregel.scope import Scope
 
 
 class CommitLine:
@@ -136,24 +136,36 @@ class Superstep:
         checkpoint_id: the checkpoint that the tasks were prepared from.
         resumed: whether some of the tasks may have run before.
         session: None for a run that stores nothing.
+        remaining: how many supersteps the recursion limit still allows, this one included.
         unfinished: how many of the tasks have not ended.
     """
 
-    __slots__ = ("checkpoint_id", "namespace", "resumed", "session", "settings", "step", "unfinished")
+    __slots__ = (
+        "checkpoint_id",
+        "namespace",
+        "remaining",
+        "resumed",
+        "scope",
+        "session",
+        "step",
+        "unfinished",
+    )
 
     def __init__(
         self,
         checkpoint_id: str,
         namespace: str,
         step: int,
-        settings: RunSettings,
+        scope: Scope,
         session: Session | None,
+        remaining: int,
         resumed: bool = False,
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self.namespace = namespace
         self.step = step
-        self.settings = settings
+        self.scope = scope
         self.session = session
+        self.remaining = remaining
         self.resumed = resumed
         self.unfinished = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -13,6 +14,7 @@ from perdure.pregel.apply import apply
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
+from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
@@ -43,7 +45,10 @@ async def read_snapshot(
 def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, live: bool) -> StateSnapshot:
     state = ThreadState.load(plan, stored.checkpoint)
     step = stored.metadata.get("step", -2) + 1
-    superstep = Superstep(stored.checkpoint["id"], settings.namespace, step, settings, None)
+    scope = Scope(settings=settings, random=random.random)
+    superstep = Superstep(
+        stored.checkpoint["id"], settings.namespace, step, scope, None, settings.recursion_limit
+    )
     sends = stored.checkpoint["channel_values"].get(TASKS, [])
     if sends:
         state.restore(TASKS, [send for send in sends if send.node in plan.nodes])

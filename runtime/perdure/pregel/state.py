@@ -150,6 +150,14 @@ class ThreadState:
         self._own(name).update(())
         self._refresh(name)
 
+    def value(self, name: str, default: Any = MISSING) -> Any:
+        """The value of any channel; the default where there is none. Not a copy."""
+        if name in self.plan.state_keys:
+            return self.values.get(name, default)
+        if not self.available(name):
+            return default
+        return None if name in self.plan.triggers else self.channels[name].get()
+
     def _own(self, name: str) -> BaseChannel[Any, Any]:
         channel = self.channels[name]
         if channel is self.plan.channels[name]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final, get_args
 
-from perdure.data import StreamMode
+from perdure.data import StreamMode, StreamWriter
 from perdure.errors import GraphValidationError
 from perdure.pregel.runner import outlast
 
@@ -22,7 +23,18 @@ class Events:
     Putting never waits; the run waits for room between supersteps.
     """
 
-    __slots__ = ("_buffer", "_filled", "_room", "_tagged", "closed", "updates", "values")
+    __slots__ = (
+        "_buffer",
+        "_filled",
+        "_loop",
+        "_room",
+        "_tagged",
+        "_thread",
+        "closed",
+        "custom",
+        "updates",
+        "values",
+    )
 
     def __init__(self, modes: StreamMode | Sequence[StreamMode]) -> None:
         chosen = (modes,) if isinstance(modes, str) else tuple(modes)
@@ -31,6 +43,9 @@ class Events:
                 raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(STREAM_MODES)}.")
         self.values = "values" in chosen
         self.updates = "updates" in chosen
+        self.custom = "custom" in chosen
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._tagged = not isinstance(modes, str)
         self._buffer: deque[Any] = deque()
         self._filled: asyncio.Event = asyncio.Event()
@@ -40,6 +55,21 @@ class Events:
     def put(self, mode: StreamMode, payload: Any) -> None:
         self._buffer.append((mode, payload) if self._tagged else payload)
         self._filled.set()
+
+    def writer(self) -> StreamWriter:
+        """What puts "custom" events, from the run's own loop or from a thread of one of its nodes."""
+
+        def write(event: Any) -> None:
+            if threading.get_ident() == self._thread:
+                self.put("custom", event)
+            elif self._loop is not None:
+                self._loop.call_soon_threadsafe(self.put, "custom", event)
+
+        return write
+
+    def attach(self) -> None:
+        """The run is on this loop, in this thread."""
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def close(self) -> None:
         """There will be no more events."""
@@ -75,6 +105,7 @@ async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) ->
         finally:
             events.close()
 
+    events.attach()
     task = asyncio.create_task(host())
     try:
         while batch := await events.batch():

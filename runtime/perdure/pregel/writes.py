@@ -1,26 +1,26 @@
-"""What a node's return value writes, and where it goes."""
+"""What a node's return value writes."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
-from perdure.constants import END, START, TASKS, branch_channel
-from perdure.context import current_task
+from perdure.constants import START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
-from perdure.pregel.plan import Branch, Plan
-from perdure.pregel.state import ThreadState
+from perdure.pregel.plan import Plan
+from perdure.pregel.routing import destination, nearest, targets
 from perdure.pregel.task import Task, Writes
 
 
 def writes_of(plan: Plan, task: Task, result: Any) -> Writes:
     """The writes of a node that returned `result`: its update, then what it goes to, then its edges."""
     writes: Writes = []
-    if type(result) is dict:
+    if task.spec.writer is not None:
+        writes = task.spec.writer(result)
+    elif type(result) is dict:
         _update(plan, task, result.items(), writes)
     elif result is not None:
         _add(plan, task, result, writes)
@@ -33,7 +33,7 @@ def _add(plan: Plan, task: Task, result: Any, writes: Writes) -> None:
         case Command():
             if result.update is not None:
                 _update(plan, task, _pairs(task, result.update), writes)
-            for target in _targets(result.goto):
+            for target in targets(result.goto):
                 writes.extend(destination(plan, task.name, "Command.goto", target))
         case Mapping():
             _update(plan, task, result.items(), writes)
@@ -91,83 +91,24 @@ def _warn_unknown(plan: Plan, task: Task, key: object) -> None:
     source = "The input" if task.name == START else f"Node {task.name!r}"
     warnings.warn(
         f"{source} wrote to {key!r}, which is not a key of the state; the write is dropped."
-        + _nearest(str(key), plan.state_keys),
+        + nearest(str(key), plan.state_keys),
         InvalidUpdateWarning,
         stacklevel=2,
     )
 
 
-def _nearest(name: str, known: Any) -> str:
-    close = get_close_matches(name, [k for k in known if k != START], n=1)
-    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(sorted(set(known) - {START}))}."
+def update_event(task: Task, output_keys: str | Sequence[str], known: frozenset[str]) -> Any:
+    """What the task wrote to the output: a dict, None, or a list of dicts if a key was written twice.
 
-
-def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
-    """The write that starts `target` in the next superstep; none for END.
-
-    Raises InvalidUpdateError, naming the nearest node, if there is no such node.
+    Of an output that is one bare value, that value.
     """
-    if target == END:
-        return []
-    name = target.node if isinstance(target, Send) else target
-    if name == END:
-        raise InvalidUpdateError(f"Cannot send a packet to the END node; {said_by} of {source!r} does.")
-    if not isinstance(name, str):
-        raise InvalidUpdateError(
-            f"{said_by} of {source!r} gave {target!r} as a destination: expected a node's name, "
-            "a Send, or END."
-        )
-    if name == START or name not in plan.nodes:
-        raise InvalidUpdateError(
-            f"{said_by} of {source!r} goes to {name!r}, which is not a node." + _nearest(name, plan.nodes)
-        )
-    return [(TASKS, target)] if isinstance(target, Send) else [(branch_channel(name), None)]
-
-
-async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes) -> None:
-    """Follow the task's conditional edges, which see the state with the task's own writes applied."""
-    task.preview = state.preview(writes)
-    for branch in task.spec.branches:
-        chosen = branch.path(state.read_after(task.preview.values))
-        if isawaitable(chosen):
-            chosen = await chosen
-        for target in _targets(chosen):
-            writes.extend(_follow(plan, task, branch, target))
-
-
-def _targets(chosen: Any) -> Sequence[Any]:
-    return chosen if isinstance(chosen, list | tuple) else (chosen,)
-
-
-def _follow(plan: Plan, task: Task, branch: Branch, target: Any) -> Writes:
-    said_by = f"Conditional edge {branch.name!r}"
-    if branch.ends is not None and not isinstance(target, Send):
-        if not isinstance(target, Hashable) or target not in branch.ends:
-            raise InvalidUpdateError(
-                f"{said_by} of {task.name!r} returned {target!r}, which its path_map does not have: "
-                f"{', '.join(map(repr, branch.ends))}."
-            )
-        target = branch.ends[target]
-    if target is None or target == START:
-        raise InvalidUpdateError(
-            f"Branch did not return a valid destination: {said_by} of {task.name!r} returned {target!r}; "
-            "return a node's name, a Send, a list of them, or END."
-        )
-    return destination(plan, task.name, said_by, target)
-
-
-def update_event(task: Task, output_keys: frozenset[str]) -> Any:
-    """What the task wrote to `output_keys`: a dict, None, or a list of dicts if a key was written twice."""
+    if isinstance(output_keys, str):
+        values = [value for key, value in task.writes or () if key == output_keys]
+        return values if len(values) > 1 else values[0] if values else None
     updates: list[dict[str, Any]] = [{}]
     for key, value in task.writes or ():
-        if key in output_keys:
+        if key in known:
             if key in updates[-1]:
                 updates.append({})
             updates[-1][key] = value
     return updates if len(updates) > 1 else updates[0] or None
-
-
-def running_task() -> Task | None:
-    """The task whose node is running here, if any."""
-    task = current_task.get()
-    return task if isinstance(task, Task) else None

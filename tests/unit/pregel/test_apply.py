@@ -16,12 +16,13 @@ from perdure.errors import InvalidUpdateError
 from perdure.graph.state import StateGraph
 from perdure.pregel.apply import apply
 from perdure.pregel.plan import Plan
+from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, Writes
 from tests.unit.pregel.graphs import Gate, Log, chain, fan, logs, returns
 
-STEP = Superstep("c0", "", 0, RunSettings(), None)
+STEP = Superstep("c0", "", 0, Scope(settings=RunSettings(), random=lambda: 0.0), None, 25)
 
 
 def finished(plan: Plan, name: str, writes: Writes, path: tuple[str, str | int] | None = None) -> Task:

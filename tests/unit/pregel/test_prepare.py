@@ -14,6 +14,7 @@ from perdure.graph.state import StateGraph
 from perdure.pregel.apply import apply
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
+from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
@@ -21,7 +22,9 @@ from tests.unit.pregel.graphs import Action, Log, Runs, chain, fan, logs, return
 
 
 def superstep(checkpoint_id: str = "c1", namespace: str = "", step: int = 0) -> Superstep:
-    return Superstep(checkpoint_id, namespace, step, RunSettings(), None)
+    return Superstep(
+        checkpoint_id, namespace, step, Scope(settings=RunSettings(), random=lambda: 0.0), None, 25
+    )
 
 
 def after(plan: Plan, *writes: tuple[str, Any]) -> tuple[ThreadState, list[str]]:

@@ -1,0 +1,69 @@
+"""A graph as described, before it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from perdure.channels.base import BaseChannel
+from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
+from perdure.managed import ManagedValue
+from perdure.pregel.plan import Calling, Injected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateNode:
+    """A node as described.
+
+    Attributes:
+        action: called with the node's input, and with the parameters that `injects` names.
+        input_schema: what its input is made as.
+        destinations: where it declares to go, beside its edges, with the labels to draw; None: it does
+            not say.
+        retry_policy, cache_policy, timeout, error_handler: None leaves it to the graph's defaults.
+        subgraph: the compiled graph that the node is, if it is one.
+    """
+
+    action: Callable[..., Any]
+    calling: Calling
+    input_schema: Any = None
+    injects: tuple[tuple[str, Injected], ...] = ()
+    defer: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    destinations: Mapping[str, str | None] | None = None
+    retry_policy: tuple[RetryPolicy, ...] | None = None
+    cache_policy: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+    error_handler: str | None = None
+    subgraph: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateBranch:
+    """A conditional edge as described.
+
+    Attributes:
+        ends: what the path returns to the node meant; None if it returns names of nodes, any of them.
+        input_schema: what the path's input is made as; None: what the source node's is.
+    """
+
+    name: str
+    path: Callable[..., Any]
+    ends: Mapping[Hashable, str] | None = None
+    input_schema: Any = None
+    injects: tuple[tuple[str, Injected], ...] = ()
+
+
+class Description(Protocol):
+    """What a builder holds; see StateGraph."""
+
+    state_schema: Any
+    input_schema: Any
+    output_schema: Any
+    nodes: dict[str, StateNode]
+    edges: set[tuple[str, str]]
+    waiting_edges: set[tuple[tuple[str, ...], str]]
+    branches: dict[str, dict[str, StateBranch]]
+    channels: dict[str, BaseChannel[Any, Any]]
+    managed: dict[str, type[ManagedValue]]

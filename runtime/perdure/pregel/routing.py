@@ -1,0 +1,81 @@
+"""Where a node's result goes: destinations that it names, and the conditional edges that leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from difflib import get_close_matches
+from inspect import isawaitable
+from typing import Any
+
+from perdure.constants import END, START, TASKS, branch_channel
+from perdure.data import Send
+from perdure.errors import InvalidUpdateError
+from perdure.pregel.inject import injected
+from perdure.pregel.plan import Branch, Plan
+from perdure.pregel.read import read
+from perdure.pregel.state import ThreadState
+from perdure.pregel.task import Task, Writes
+
+
+def nearest(name: str, known: Any) -> str:
+    """The end of a message about a name that is not known."""
+    close = get_close_matches(name, [k for k in known if k != START], n=1)
+    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(sorted(set(known) - {START}))}."
+
+
+def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
+    """The write that starts `target` in the next superstep; none for END.
+
+    Raises InvalidUpdateError, naming the nearest node, if there is no such node.
+    """
+    if target == END:
+        return []
+    name = target.node if isinstance(target, Send) else target
+    if name == END:
+        raise InvalidUpdateError(f"Cannot send a packet to the END node; {said_by} of {source!r} does.")
+    if not isinstance(name, str):
+        raise InvalidUpdateError(
+            f"{said_by} of {source!r} gave {target!r} as a destination: expected a node's name, "
+            "a Send, or END."
+        )
+    if name == START or name not in plan.nodes:
+        raise InvalidUpdateError(
+            f"{said_by} of {source!r} goes to {name!r}, which is not a node." + nearest(name, plan.nodes)
+        )
+    return [(TASKS, target)] if isinstance(target, Send) else [(branch_channel(name), None)]
+
+
+async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes) -> None:
+    """Follow the task's conditional edges, which see the state with the task's own writes applied."""
+    task.preview = state.preview(writes)
+    for branch in task.spec.branches:
+        given = read(branch.reader, state, task.superstep, task.preview.values)
+        chosen = (
+            branch.path(given, **injected(task, branch.injects)) if branch.injects else branch.path(given)
+        )
+        if isawaitable(chosen):
+            chosen = await chosen
+        for target in targets(chosen):
+            writes.extend(_follow(plan, task, branch, target))
+
+
+def targets(chosen: Any) -> Sequence[Any]:
+    """One destination, or several."""
+    return chosen if isinstance(chosen, list | tuple) else (chosen,)
+
+
+def _follow(plan: Plan, task: Task, branch: Branch, target: Any) -> Writes:
+    said_by = f"Conditional edge {branch.name!r}"
+    if branch.ends is not None and not isinstance(target, Send):
+        if not isinstance(target, Hashable) or target not in branch.ends:
+            raise InvalidUpdateError(
+                f"{said_by} of {task.name!r} returned {target!r}, which its path_map does not have: "
+                f"{', '.join(map(repr, branch.ends))}."
+            )
+        target = branch.ends[target]
+    if target is None or target == START:
+        raise InvalidUpdateError(
+            f"Branch did not return a valid destination: {said_by} of {task.name!r} returned {target!r}; "
+            "return a node's name, a Send, a list of them, or END."
+        )
+    return destination(plan, task.name, said_by, target)
