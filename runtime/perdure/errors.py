@@ -6,6 +6,7 @@
     │   └── NodeSignatureError (TypeError)
     ├── calling it
     │   ├── MissingThreadError (ValueError)
+    │   ├── NoCheckpointerError (RuntimeError)
     │   ├── EmptyInputError (ValueError)
     │   └── RecoveryRefusedError (RuntimeError)
     ├── running it
@@ -57,6 +58,10 @@ class NodeSignatureError(PerdureError, TypeError):
 
 class MissingThreadError(PerdureError, ValueError):
     """A graph with a saver was called without saying which thread."""
+
+
+class NoCheckpointerError(PerdureError, RuntimeError):
+    """Something was asked for that only a graph with a saver can do."""
 
 
 class EmptyInputError(PerdureError, ValueError):

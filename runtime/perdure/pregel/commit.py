@@ -30,6 +30,7 @@ class Recorder:
     __slots__ = (
         "_carried",
         "_changed",
+        "_held",
         "_metadata",
         "_plan",
         "_records",
@@ -54,6 +55,7 @@ class Recorder:
         self._session = session
         self._metadata = metadata
         self._changed: set[str] = set()
+        self._held: list[WriteRow] = []
         self.namespace = namespace
         self.parent_id = None if head is None else head.checkpoint["id"]
         self._unstored = False
@@ -80,6 +82,24 @@ class Recorder:
             self._put(writes=self._task_rows(task))
             task.stored = True
             self._session.wake(task.superstep)
+
+    def merged(self, task: Task, changed: Iterable[str]) -> None:
+        """Writes that no superstep made were merged into the state: the next checkpoint will hold them."""
+        self._changed.update(changed)
+        if self._session.saver.stores_deltas:
+            self._note_carried((task,))
+
+    def keep_command(self, task: Task, task_id: str, order: int) -> None:
+        """Keep what a command writes beside the checkpoint that it came to."""
+        place = (self.namespace, task.superstep.checkpoint_id, task_id, path_text((order,)))
+        rows = [
+            WriteRow(*place, index, name, self._encode_write(task, name, value))
+            for index, (name, value) in enumerate(self._stored_writes(task))
+        ]
+        if self.deferred:
+            self._held = rows  # in the next checkpoint, or beside this one if there is none
+        else:
+            self._put(writes=rows)
 
     async def superstep_finished(
         self,
@@ -135,7 +155,7 @@ class Recorder:
             if self._unstored:
                 self._put_checkpoint(checkpoint_id, source, step, writes, end)
             else:
-                self._put(writes=writes, end=end)
+                self._put(writes=[*self._held, *writes], end=end)
         except UnserializableValueError:
             self._put(end=end)
             raise

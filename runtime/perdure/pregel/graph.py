@@ -13,6 +13,7 @@ from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Plan
 from perdure.pregel.run import run_graph
@@ -40,12 +41,16 @@ class Pregel:
         checkpointer: BaseCheckpointSaver | bool | None = None,
         store: Any = None,
         cache: Any = None,
+        interrupt_before: Sequence[str] = (),
+        interrupt_after: Sequence[str] = (),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.plan = plan
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
+        self.interrupt_before_nodes = interrupt_before
+        self.interrupt_after_nodes = interrupt_after
         self._clock = clock
 
     @property
@@ -54,21 +59,27 @@ class Pregel:
 
     async def ainvoke(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
     ) -> Any:
         """Run the graph to its end and return the output.
 
         Args:
-            input: a mapping of state keys; None continues what the thread had left to do.
+            input: a mapping of state keys; None continues what the thread had left to do; so does a
+                Command, after its update, and besides goes where it says.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
             context: what nodes find as `runtime.context`; default: the surrounding run's.
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
                 the output schema.
+            interrupt_before, interrupt_after: nodes before or after which to stop, "*" for all, in place
+                of those that the graph was compiled with. The thread is given back as it is then, and
+                None as the input goes on.
             durability: see Durability; default "async".
 
         Raises:
@@ -81,16 +92,19 @@ class Pregel:
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
         request = self._request(input, config, context, output_keys, durability, None)
+        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
         return await run_graph(request if input is not None else await self._resumed(request))
 
     def astream(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
     ) -> AsyncIterator[Any]:
         """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
@@ -104,6 +118,7 @@ class Pregel:
         """
         events = Events(stream_mode)
         request = self._request(input, config, context, output_keys, durability, events)
+        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
@@ -134,6 +149,9 @@ class Pregel:
         """The thread as it is now, or at the checkpoint that the config names."""
         settings = parse_config(config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
+
+    def _breakpoints(self, before: Sequence[str] | None, after: Sequence[str] | None) -> Breakpoints | None:
+        return breakpoints(before or self.interrupt_before_nodes, after or self.interrupt_after_nodes)
 
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):
@@ -209,4 +227,7 @@ def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:
     """The request as one to continue an orphan, as that was asked for."""
     configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
     settings = parse_config({**orphan.config, "configurable": configurable})
-    return replace(request.with_settings(settings), orphan=orphan, durability=orphan.durability)
+    stops = breakpoints(orphan.config.get("interrupt_before", ()), orphan.config.get("interrupt_after", ()))
+    return replace(
+        request.with_settings(settings), orphan=orphan, durability=orphan.durability, breakpoints=stops
+    )

@@ -9,9 +9,10 @@ from typing import Any, Final
 from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
 from perdure.clock import IdSource
-from perdure.constants import START
+from perdure.constants import INTERRUPT, START
 from perdure.errors import GraphRecursionError
 from perdure.pregel.apply import apply
+from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commit import Recorder
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
@@ -34,10 +35,14 @@ class Loop:
         checkpoint_id, source, step: the checkpoint that the run stands on.
         tasks: those of the superstep that runs now, or would run next.
         root: whether this run holds the claim, and so ends it.
+        breakpoints: where the run stops on purpose; None: nowhere.
+        approved: whether the superstep that is next was stopped before already.
     """
 
     __slots__ = (
         "_output",
+        "approved",
+        "breakpoints",
         "budget",
         "checkpoint_id",
         "events",
@@ -68,6 +73,7 @@ class Loop:
         root: bool,
         output_keys: str | Sequence[str],
         events: Events | None,
+        breakpoints: Breakpoints | None = None,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -79,6 +85,8 @@ class Loop:
         self.root = root
         self.output_keys = output_keys
         self.events = events
+        self.breakpoints = breakpoints
+        self.approved = False
         self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
@@ -104,7 +112,16 @@ class Loop:
             if not self.tasks:
                 await self._nothing_to_do()
             while self.tasks:
+                if self.breakpoints is not None and self.breakpoints.stop_before(self.tasks, self.approved):
+                    await self._break()
+                    break
+                tasks = self.tasks
                 await self._run_superstep()
+                if self.breakpoints is not None:
+                    self.approved = False
+                    if self.breakpoints.stop_after(tasks):
+                        await self._break()
+                        break
         except BaseException as error:
             await self._stopped(error)
             raise
@@ -177,6 +194,13 @@ class Loop:
         self.tasks = following
         if self.events is not None and not self._output.isdisjoint(changed):
             self.put_values()
+
+    async def _break(self) -> None:
+        """Stop on purpose: what is left to do stays with the thread, which is given back."""
+        if self.tasks:
+            await self._nothing_to_do()
+        if self.events is not None and self.events.updates:
+            self.events.put("updates", {INTERRUPT: ()})
 
     async def _nothing_to_do(self) -> None:
         if self.recorder is not None:

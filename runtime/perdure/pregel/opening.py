@@ -5,28 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
+
+import uuid6
 
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
 from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START, TASKS, is_trigger
-from perdure.data import Durability
+from perdure.data import Command, Durability
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import apply
+from perdure.pregel.breakpoints import Breakpoints
+from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
 from perdure.pregel.loop import Loop
-from perdure.pregel.plan import Calling, NodeSpec, Plan
+from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session
 from perdure.pregel.state import ThreadState
 from perdure.pregel.stream import Events
-from perdure.pregel.task import Task
+from perdure.pregel.task import Task, Writes
 
 logger = logging.getLogger("perdure")
-
-_INPUT_SPEC: Final = NodeSpec(name=INPUT, action=lambda given: given, calling=Calling.INPUT, triggers=())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class RunRequest:
     durability: Durability
     output_keys: str | Sequence[str]
     events: Events | None = None
+    breakpoints: Breakpoints | None = None
     orphan: Orphan | None = None
 
     @property
@@ -105,6 +108,7 @@ def new_loop(
         root=root,
         output_keys=request.output_keys,
         events=request.events,
+        breakpoints=request.breakpoints,
     )
 
 
@@ -118,7 +122,7 @@ async def start(loop: Loop, given: Mapping[str, Any]) -> None:
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
     ]
-    written = Task(_INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
     written.writes = [(START, given)]
     loop.checkpoint_id = loop.ids.next()
     applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
@@ -134,15 +138,41 @@ async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
         )
 
 
-async def resume(loop: Loop, head: CheckpointTuple, *, fork: bool) -> None:
+async def start_with(loop: Loop, command: Command) -> None:
+    """Write a command to a thread that has nothing stored."""
+    task = command_task(loop.plan, command, loop.superstep())
+    loop.checkpoint_id = loop.ids.next()
+    applied = apply(loop.state, [task], loop.checkpoint_id)
+    await _record_opening(loop, "input", applied.changed)
+    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+async def resume(
+    loop: Loop,
+    head: CheckpointTuple,
+    *,
+    fork: bool = False,
+    command: Command | None = None,
+    approved: bool = False,
+) -> None:
     """Prepare what the thread still has to do, with what of it is stored already.
 
-    A fork continues from below the head, on a checkpoint of its own, and inherits no results.
+    Args:
+        fork: whether to continue from below the head, on a checkpoint of its own that inherits no results.
+        command: what to write first.
+        approved: whether going on here means to pass the breakpoint at which the thread stopped.
     """
     _require_nodes(loop.plan, head)
+    kept = kept_commands(head.pending_writes or ())
     if fork:
         loop.checkpoint_id = loop.ids.next()
-        await _record_opening(loop, "fork", set())
+    changed = _merge_commands(loop, list(kept.values()))
+    if fork:
+        kept.clear()
+        await _record_opening(loop, "fork", changed)
+    if command is not None:
+        _keep_command(loop, command, kept)
+    loop.approved = approved
     loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
     if not fork:
         _require_destinations(loop.plan, head.pending_writes or ())
@@ -151,6 +181,25 @@ async def resume(loop: Loop, head: CheckpointTuple, *, fork: bool) -> None:
     for task in loop.tasks:
         if task.writes is not None and loop.events is not None and loop.events.updates:
             loop.put_update(task, __metadata__={"cached": True})
+
+
+def _keep_command(loop: Loop, command: Command, kept: Mapping[str, Writes]) -> None:
+    """Keep a command and merge what it writes, unless this run has done so before it was killed."""
+    task = command_task(loop.plan, command, loop.superstep())
+    fence = None if loop.session is None else loop.session.fence
+    task_id = command_id(str(uuid6.uuid7()) if fence is None else fence.run_id)
+    if task_id in kept or not task.writes:
+        return
+    if loop.recorder is not None:
+        loop.recorder.keep_command(task, task_id, len(kept))
+    _merge_commands(loop, [task.writes])
+
+
+def _merge_commands(loop: Loop, commands: Sequence[Writes]) -> set[str]:
+    task, changed = apply_commands(loop.state, loop.superstep(), commands, loop.checkpoint_id)
+    if loop.recorder is not None:
+        loop.recorder.merged(task, changed)
+    return changed
 
 
 def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) -> None:

@@ -11,6 +11,7 @@ from perdure.config import RunSettings
 from perdure.constants import ERROR, TASKS
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
+from perdure.pregel.commands import apply_commands, kept_commands
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
@@ -52,8 +53,9 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     sends = stored.checkpoint["channel_values"].get(TASKS, [])
     if sends:
         state.restore(TASKS, [send for send in sends if send.node in plan.nodes])
-    tasks = prepare(plan, state, None, superstep)
     pending = stored.pending_writes or []
+    apply_commands(state, superstep, list(kept_commands(pending).values()), stored.checkpoint["id"])
+    tasks = prepare(plan, state, None, superstep)
     restore(plan, tasks, pending)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
     seen = tuple(_task(plan, task, errors.get(task.id)) for task in tasks)
