@@ -4,6 +4,9 @@
     ├── building a graph
     │   ├── GraphValidationError (ValueError)
     │   └── NodeSignatureError (TypeError)
+    ├── drawing it
+    │   ├── MissingExtraError (ImportError)
+    │   └── DrawingError (RuntimeError)
     ├── calling it
     │   ├── MissingThreadError (ValueError)
     │   ├── NoCheckpointerError (RuntimeError)
@@ -51,6 +54,17 @@ class GraphValidationError(PerdureError, ValueError):
 
 class NodeSignatureError(PerdureError, TypeError):
     """A node, router or reducer cannot be called the way the engine would call it."""
+
+
+# Drawing it
+
+
+class MissingExtraError(PerdureError, ImportError):
+    """What was asked for needs something optional that is not installed; the message says what."""
+
+
+class DrawingError(PerdureError, RuntimeError):
+    """A picture of the graph could not be made."""
 
 
 # Calling it

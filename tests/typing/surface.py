@@ -20,6 +20,8 @@ from perdure import (
 )
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, LeasedSaver
 from perdure.config import RunnableConfig
+from perdure.graph.drawing import Graph
+from perdure.graph.state import CompiledStateGraph
 from perdure.service.sweeper import Sweeper
 from perdure_checkpointers.postgres import PostgresSaver
 
@@ -41,7 +43,7 @@ def build(saver: BaseCheckpointSaver | None) -> Pregel:
     builder = StateGraph(State).add_node(updates).add_node("commands", commands)
     builder.add_edge(START, "commands").add_edge(["commands", "updates"], END)
     builder.add_conditional_edges("updates", lambda state: END, {"done": END})
-    return assert_type(builder.compile(saver, name="typed"), Pregel)
+    return assert_type(builder.compile(saver, name="typed"), CompiledStateGraph)
 
 
 async def run(graph: Pregel) -> None:
@@ -67,3 +69,10 @@ def sweep(graph: Pregel) -> None:
         return await recover(graph)
 
     Sweeper().register("recovery", job, every=15.0)
+
+
+async def draw(graph: CompiledStateGraph) -> None:
+    assert_type(graph.get_graph(xray=1), Graph)
+    assert_type(await graph.aget_graph({"configurable": {}}, xray=True), Graph)
+    assert_type(graph.get_graph().draw_mermaid(curve_style="basis"), str)
+    assert_type(graph.get_graph().draw_png("graph.png"), bytes)

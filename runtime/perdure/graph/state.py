@@ -15,6 +15,7 @@ from perdure.errors import GraphValidationError
 from perdure.graph.actions import calling_of, check_action, check_path, literal_ends, name_of
 from perdure.graph.compile import plan_of
 from perdure.graph.description import StateBranch, StateNode
+from perdure.graph.drawing import Drawable, outline_of
 from perdure.graph.schema import channels_of
 from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
@@ -22,6 +23,10 @@ from perdure.pregel.graph import Pregel
 logger = logging.getLogger("perdure")
 
 _RESERVED_CHARACTERS = "|:"
+
+
+class CompiledStateGraph(Drawable, Pregel):
+    """What StateGraph.compile() makes."""
 
 
 class StateGraph:
@@ -186,7 +191,7 @@ class StateGraph:
         *,
         name: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
-    ) -> Pregel:
+    ) -> CompiledStateGraph:
         """Make a graph that can be run, and that later changes to this description do not touch.
 
         Args:
@@ -206,7 +211,10 @@ class StateGraph:
                 f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
             )
         self.validate()
-        return Pregel(plan_of(self, name or DEFAULT_GRAPH_NAME), checkpointer=checkpointer, clock=clock)
+        plan = plan_of(self, name or DEFAULT_GRAPH_NAME)
+        compiled = CompiledStateGraph(plan, checkpointer=checkpointer, clock=clock)
+        compiled.outline = outline_of(self)
+        return compiled
 
     def _warn_if_compiled(self, what: str) -> None:
         if self.compiled:
