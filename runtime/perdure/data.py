@@ -110,7 +110,8 @@ class RetryPolicy(NamedTuple):
 
     Attributes:
         max_attempts: how often the node runs in all.
-        retry_on: an exception class, a sequence of them, or a predicate.
+        retry_on: an exception class, a sequence of them, or a predicate; None: `default_retry_on`, which
+            takes for passing what fails on the way to others.
     """
 
     initial_interval: float = 0.5

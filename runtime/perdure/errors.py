@@ -18,6 +18,7 @@
     │   ├── GraphRecursionError (RecursionError)
     │   ├── NodeCancelledError (RuntimeError)
     │   ├── NodeTimeoutError (RuntimeError)
+    │   ├── StoredError (RuntimeError)
     │   ├── NotInNodeError (RuntimeError)
     │   ├── MissingNodeError (RuntimeError)
     │   ├── ThreadBusyError (RuntimeError)
@@ -43,6 +44,18 @@ from typing import Any, Literal
 
 class PerdureError(Exception):
     """The base of every error that Perdure itself raises."""
+
+
+def failures_of(error: BaseException) -> tuple[BaseException, ...]:
+    """All that failed in the superstep that `error` stopped: `error` itself, then what its siblings raised.
+
+    try:
+        await graph.ainvoke(given)
+    except Exception as error:
+        for failure in failures_of(error):
+            report(failure)
+    """
+    return (error, *getattr(error, "__perdure_siblings__", ()))
 
 
 # Building a graph
@@ -136,6 +149,10 @@ class NodeTimeoutError(PerdureError, RuntimeError):
             f"Node {node!r} exceeded its {kind} timeout of {self.timeout:.3f}s{without} "
             f"(elapsed: {elapsed:.3f}s)."
         )
+
+
+class StoredError(PerdureError, RuntimeError):
+    """What a node raised in an earlier run, known only as the text that was stored: its repr."""
 
 
 class NotInNodeError(PerdureError, RuntimeError):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from perdure.channels.base import BaseChannel
 from perdure.constants import MISSING
 from perdure.ids import make_version
+from perdure.pregel.failures import add_note
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 
@@ -127,7 +128,7 @@ def _write(
             try:
                 changed = state.write(name, values)
             except Exception as error:
-                error.add_note(f"While merging {len(values)} write(s) to state key {name!r}")
+                add_note(error, f"While merging {len(values)} write(s) to state key {name!r}")
                 raise
             if changed:
                 updated.append(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import orjson
 
 from perdure.checkpoint.base import BlobRow, CheckpointRow, CheckpointTuple, Commit, RunEnd, WriteRow
 from perdure.checkpoint.delta import Record, carried_by, encode_list, marks_of
-from perdure.constants import ERROR, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
+from perdure.constants import ERROR, ERROR_SOURCE, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
 from perdure.data import Send
 from perdure.errors import UnserializableValueError
 from perdure.ids import path_text
@@ -101,6 +102,13 @@ class Recorder:
         else:
             self._put(writes=rows)
 
+    async def handler_begins(self, failed: Task) -> None:
+        """A task has failed; return when it is certain that its handler, not the node, would be run again."""
+        if not self.deferred:
+            self._put(writes=self._error_rows(failed, failed.error))
+            failed.stored = True
+            await self._session.line.settle()
+
     async def superstep_finished(
         self,
         tasks: Sequence[Task],
@@ -163,14 +171,16 @@ class Recorder:
             await self._session.line.settle()
 
     def _stopped_rows(self, task: Task) -> list[WriteRow]:
+        if task.stored:
+            return []
         if task.error is not None:
-            return [self._error_row(task, task.error)]
-        if task.writes is None or task.stored:
+            return self._error_rows(task, task.error)
+        if task.writes is None:
             return []
         try:
             return self._task_rows(task)
         except UnserializableValueError as error:
-            return [self._error_row(task, error)]
+            return self._error_rows(task, error)
 
     def _put_checkpoint(
         self,
@@ -290,9 +300,14 @@ class Recorder:
                 f"Node {task.name!r} wrote a value to {_called(name)} that cannot be stored: {error}"
             ) from error
 
-    def _error_row(self, task: Task, error: BaseException | None) -> WriteRow:
+    def _error_rows(self, task: Task, error: BaseException | None) -> list[WriteRow]:
+        """What a task failed with; and, if another one runs in its place, that it is not to be run again."""
         place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
-        return WriteRow(*place, RESERVED_SLOTS[ERROR], ERROR, self._session.saver.serde.dumps(repr(error)))
+        controls = [(ERROR, repr(error))]
+        if task.handler is not None:
+            controls.append((ERROR_SOURCE, task.name))
+        dumps = self._session.saver.serde.dumps
+        return [WriteRow(*place, RESERVED_SLOTS[name], name, dumps(text)) for name, text in controls]
 
 
 def _called(name: str) -> str:
@@ -302,4 +317,4 @@ def _called(name: str) -> str:
 def _without(sent: Send, untracked: frozenset[str]) -> Send:
     if not isinstance(sent.arg, dict) or untracked.isdisjoint(sent.arg):
         return sent
-    return Send(sent.node, {key: value for key, value in sent.arg.items() if key not in untracked})
+    return replace(sent, arg={key: value for key, value in sent.arg.items() if key not in untracked})

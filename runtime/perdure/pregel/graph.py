@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
@@ -21,6 +22,7 @@ from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.stream import Events, stream
 from perdure.pregel.task import Task, running_task
+from perdure.pregel.timeouts import seconds
 
 _DURABILITIES = ("sync", "async", "exit")
 
@@ -32,6 +34,7 @@ class Pregel:
         plan: the graph as it is run.
         checkpointer: where threads are kept.
         store, cache: what nodes are given as the run's store; where their results are cached.
+        step_timeout: how long a superstep may take, in seconds or as a timedelta; None: as long as it does.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Pregel:
         self.cache = cache
         self.interrupt_before_nodes = interrupt_before
         self.interrupt_after_nodes = interrupt_after
+        self.step_timeout: float | timedelta | None = None
         self._clock = clock
 
     @property
@@ -210,6 +214,8 @@ class Pregel:
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
             random=random.random,
+            watch=None if parent is None else parent.watch,
+            step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
         )
 
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:

@@ -14,6 +14,9 @@ from perdure.errors import GraphRecursionError
 from perdure.pregel.apply import apply
 from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commit import Recorder
+from perdure.pregel.deadline import within
+from perdure.pregel.failures import add_note, first_failure
+from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
@@ -40,6 +43,7 @@ class Loop:
     """
 
     __slots__ = (
+        "_observes",
         "_output",
         "approved",
         "breakpoints",
@@ -88,6 +92,7 @@ class Loop:
         self.breakpoints = breakpoints
         self.approved = False
         self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
+        self._observes = recorder is not None or events is not None or scope.watch is not None
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"
@@ -135,15 +140,18 @@ class Loop:
             await recorder.before_superstep()
         if events is not None:
             await events.room()
-        todo = [task for task in tasks if task.writes is None] if tasks[0].superstep.resumed else tasks
+        superstep = tasks[0].superstep
+        todo = tasks
+        if superstep.resumed:
+            todo = [task for task in acting(tasks) if task.writes is None]
         if todo:
-            on_finished = None if recorder is None and events is None else self._task_finished
-            failed = await run_tasks(
-                self.plan, self.state, todo, self.scope.settings.max_concurrency, on_finished
-            )
+            observer = self if self._observes else None
+            running = run_tasks(self.plan, self.state, todo, self.scope.settings.max_concurrency, observer)
+            limit = self.scope.step_timeout
+            failed = await (running if limit is None else within(limit, self.scope.clock, todo, running))
             if failed:
                 raise first_failure(failed)
-        await self._apply(tasks)
+        await self._apply(with_handlers(tasks) if superstep.handled else tasks)
 
     def _spend(self) -> None:
         if self.budget == 0:
@@ -155,11 +163,19 @@ class Loop:
             )
         self.budget -= 1
 
-    def _task_finished(self, task: Task) -> None:
+    def task_finished(self, task: Task) -> None:
+        """Store what a task wrote, if others still run, and tell the reader."""
+        if self.scope.watch is not None:
+            self.scope.watch.progress()
         if self.recorder is not None and task.superstep.unfinished:
             self.recorder.task_finished(task)
         if self.events is not None and self.events.updates and task.spec.name != START:
             self.put_update(task)
+
+    async def handler_begins(self, failed: Task) -> None:
+        """A task has failed; return when its handler may begin."""
+        if self.recorder is not None:
+            await self.recorder.handler_begins(failed)
 
     def put_update(self, task: Task, **extra: Any) -> None:
         """Tell the reader what a task wrote."""
@@ -215,10 +231,11 @@ class Loop:
         end = RunEnd(status=status, error=repr(error)) if self.root else None  # type: ignore[arg-type]
         try:
             place = (self.checkpoint_id, self.source, self.step)
-            await clean_up(partial(self.recorder.run_stopped, self.tasks, *place, end), CLEANUP_SECONDS)
+            tasks = with_handlers(self.tasks)
+            await clean_up(partial(self.recorder.run_stopped, tasks, *place, end), CLEANUP_SECONDS)
         except Exception as failure:
             if failure is not error:
-                error.add_note(f"What had finished could not be stored: {failure!r}")
+                add_note(error, f"What had finished could not be stored: {failure!r}")
 
 
 def _handed_out(update: Any) -> Any:
@@ -226,11 +243,3 @@ def _handed_out(update: Any) -> Any:
     if isinstance(update, list):
         return [_handed_out(part) for part in update]
     return None if update is None else {key: shallow_copy(value) for key, value in update.items()}
-
-
-def first_failure(failed: Sequence[Task]) -> BaseException:
-    """The error of the task that failed first, with a note of what each of the others raised."""
-    (_, first), *others = [(task.name, task.error) for task in failed if task.error is not None]
-    for name, error in others:
-        first.add_note(f"In the same superstep, node {name!r} failed too: {error!r}")
-    return first

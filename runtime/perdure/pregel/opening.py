@@ -12,13 +12,24 @@ import uuid6
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
-from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START, TASKS, is_trigger
+from perdure.constants import (
+    ERROR,
+    ERROR_SOURCE,
+    INPUT,
+    NO_WRITES,
+    PULL,
+    RESERVED_SLOTS,
+    START,
+    TASKS,
+    is_trigger,
+)
 from perdure.data import Command, Durability
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import apply
 from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
+from perdure.pregel.handlers import restore_handler, with_handlers
 from perdure.pregel.loop import Loop
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
@@ -178,7 +189,7 @@ async def resume(
         _require_destinations(loop.plan, head.pending_writes or ())
         restore(loop.plan, loop.tasks, head.pending_writes or ())
     loop.put_values()
-    for task in loop.tasks:
+    for task in with_handlers(loop.tasks):
         if task.writes is not None and loop.events is not None and loop.events.updates:
             loop.put_update(task, __metadata__={"cached": True})
 
@@ -203,17 +214,33 @@ def _merge_commands(loop: Loop, commands: Sequence[Writes]) -> set[str]:
 
 
 def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) -> None:
-    """Give tasks that have finished before what they wrote; a task that only failed has not."""
+    """Give tasks that have finished before what they wrote; a task that only failed has not.
+
+    In place of one that failed with a handler, the handler goes on, or has finished.
+    """
     stored: dict[str, list[tuple[str, Any]]] = {}
+    errors: dict[str, str] = {}
+    handled: set[str] = set()
     for task_id, channel, value in pending:
         if channel not in RESERVED_SLOTS:
             stored.setdefault(task_id, []).append((channel, value))
-    for task in tasks if stored else ():
-        writes = stored.get(task.id)
-        if writes is not None:
-            task.writes = [write for write in writes if write[0] in plan.channels]
-            task.stored = True
-            _tell_dropped(plan, task, {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES})
+        elif channel == ERROR:
+            errors[task_id] = value
+        elif channel == ERROR_SOURCE:
+            handled.add(task_id)
+    for task in tasks if stored or handled else ():
+        if task.id in handled:
+            handler = restore_handler(plan, task, errors.get(task.id, ""))
+            if handler is not None:
+                task = handler
+        if task.id in stored:
+            _restore_writes(plan, task, stored[task.id])
+
+
+def _restore_writes(plan: Plan, task: Task, writes: list[tuple[str, Any]]) -> None:
+    task.writes = [write for write in writes if write[0] in plan.channels]
+    task.stored = True
+    _tell_dropped(plan, task, {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES})
 
 
 def _tell_dropped(plan: Plan, task: Task, channels: set[str]) -> None:

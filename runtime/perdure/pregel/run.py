@@ -36,6 +36,7 @@ from perdure.errors import (
     UnserializableValueError,
 )
 from perdure.pregel.commands import check_command, given, recorded
+from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
 from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, start_with, stored_loop
@@ -49,6 +50,8 @@ async def run_graph(request: RunRequest) -> Any:
     """Run a graph from its opening to its end and return the output."""
     request = _accepted(request)
     parent = running_task()
+    if parent is not None and parent.watch is not None:
+        parent.watch.admit(request.plan.name)
     session = None if parent is None or request.saver is False else parent.superstep.session
     if parent is not None and session is not None:
         if request.settings.thread_id is None or request.settings.namespace == parent.namespace:
@@ -251,9 +254,10 @@ async def _open_and_run(
         if request.orphan is None:
             await _give_back(session, error)
         else:
-            error.add_note(
+            add_note(
+                error,
                 f"Run {request.orphan.run_id} could not be continued here. It stays an orphan, which another "
-                "process, with other code perhaps, can continue."
+                "process, with other code perhaps, can continue.",
             )
         raise
     return await loop.run()
@@ -269,7 +273,7 @@ async def _give_back(session: Session, error: BaseException) -> None:
     try:
         await clean_up(partial(session.saver.arelease, session.fence, status), CLEANUP_SECONDS)
     except Exception as failure:
-        error.add_note(f"The thread could not be given back: {failure!r}")
+        add_note(error, f"The thread could not be given back: {failure!r}")
 
 
 async def _open(request: RunRequest, session: Session, head: CheckpointTuple | None) -> Loop:
@@ -309,7 +313,8 @@ async def _newest_id(session: Session) -> str | None:
 async def _run_child(request: RunRequest, parent: Task, session: Session) -> Any:
     """Run a graph that a node invokes: on its thread, under its claim, in a namespace of the task's own.
 
-    If the task ran before, in a process that is gone, the child continues what is stored of it.
+    If the task ran before, in an attempt that failed or a process that is gone, the child continues
+    what is stored of it.
     """
     if request.breakpoints is not None:
         raise GraphValidationError(
@@ -318,7 +323,8 @@ async def _run_child(request: RunRequest, parent: Task, session: Session) -> Any
         )
     namespace = parent.child_namespace()
     head = None
-    if parent.superstep.resumed:
+    if parent.again:
+        await session.line.settle()
         address = {"thread_id": session.thread_id, "checkpoint_ns": namespace}
         head = await session.saver.aget_tuple({"configurable": address})
     loop = stored_loop(request, session, head, parent, namespace)

@@ -12,6 +12,7 @@ from perdure.constants import ERROR, TASKS
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
 from perdure.pregel.commands import apply_commands, kept_commands
+from perdure.pregel.handlers import with_handlers
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
@@ -57,9 +58,10 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     apply_commands(state, superstep, list(kept_commands(pending).values()), stored.checkpoint["id"])
     tasks = prepare(plan, state, None, superstep)
     restore(plan, tasks, pending)
+    tasks = with_handlers(tasks)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
     seen = tuple(_task(plan, task, errors.get(task.id)) for task in tasks)
-    waiting = [task.name for task in tasks if task.writes is None or not live]
+    waiting = [task.name for task in tasks if (_is_waiting(task) if live else task.failure is None)]
     finished = [task for task in tasks if task.writes is not None]
     if live and finished:
         try:
@@ -80,6 +82,10 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
         parent_config=stored.parent_config,
         tasks=seen,
     )
+
+
+def _is_waiting(task: Task) -> bool:
+    return task.writes is None and task.handler is None
 
 
 def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:
