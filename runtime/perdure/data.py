@@ -153,7 +153,12 @@ class TimeoutPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeError:
-    """What an error handler is told: which node failed, and with what."""
+    """What an error handler is told: which node failed, and with what.
+
+    Attributes:
+        error: what the node raised, as itself; a `StoredError` with its text where the node failed in an
+            earlier run, whose handler did not come to its end.
+    """
 
     node: str
     error: BaseException
