@@ -35,6 +35,12 @@ RESERVED_NODE_NAMES: Final = frozenset(
     | {NO_WRITES, "__return__", "__previous__", PULL, PUSH, "configurable"}
 )
 
+ERROR_HANDLER_PREFIX: Final = "__error_handler__"
+"""With the name of a node after it: the hidden node that handles its errors."""
+
+DEFAULT_ERROR_HANDLER: Final = "__default_error_handler__"
+"""The hidden node that handles the errors of nodes without a handler of their own."""
+
 NAMESPACE_SEPARATOR: Final = "|"
 NAMESPACE_END: Final = ":"
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
 from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
 from perdure.clock import IdSource
 from perdure.constants import START
-from perdure.errors import GraphRecursionError
+from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.apply import apply
 from perdure.pregel.commit import Recorder
+from perdure.pregel.handoff import joined
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
@@ -105,6 +107,9 @@ class Loop:
                 await self._nothing_to_do()
             while self.tasks:
                 await self._run_superstep()
+        except ParentCommand as command:
+            await self._left(command)
+            raise
         except BaseException as error:
             await self._stopped(error)
             raise
@@ -125,7 +130,7 @@ class Loop:
                 self.plan, self.state, todo, self.scope.settings.max_concurrency, on_finished
             )
             if failed:
-                raise first_failure(failed)
+                raise failure_of(failed)
         await self._apply(tasks)
 
     def _spend(self) -> None:
@@ -183,12 +188,24 @@ class Loop:
             end = RunEnd(status="success") if self.root else None
             await self.recorder.run_stopped((), self.checkpoint_id, self.source, self.step, end)
 
+    async def _left(self, command: ParentCommand) -> None:
+        """Store what finished beside a command for a graph around this one, which ends this one."""
+        if self.root:
+            await self._stopped(command)
+        elif self.recorder is not None:
+            for task in self.tasks:
+                if task.writes is not None and not task.stored:
+                    self.recorder.task_finished(task)
+
     async def _stopped(self, error: BaseException) -> None:
         """Store what finished before `error` stopped the run, and give the thread back."""
         if self.recorder is None:
             return
-        status = "error" if isinstance(error, Exception) else "cancelled"
-        end = RunEnd(status=status, error=repr(error)) if self.root else None  # type: ignore[arg-type]
+        end = None
+        if self.root and isinstance(error, ParentCommand):  # a thread of its own, left for another graph
+            end = RunEnd(status="success")
+        elif self.root:
+            end = RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
         try:
             place = (self.checkpoint_id, self.source, self.step)
             await clean_up(partial(self.recorder.run_stopped, self.tasks, *place, end), CLEANUP_SECONDS)
@@ -204,9 +221,16 @@ def _handed_out(update: Any) -> Any:
     return None if update is None else {key: shallow_copy(value) for key, value in update.items()}
 
 
-def first_failure(failed: Sequence[Task]) -> BaseException:
-    """The error of the task that failed first, with a note of what each of the others raised."""
-    (_, first), *others = [(task.name, task.error) for task in failed if task.error is not None]
+def failure_of(failed: Sequence[Task]) -> BaseException:
+    """What stops a superstep: the error that came first, with a note of what each of the others was.
+
+    Without an error, the commands of all that command a graph around theirs, in the order of their paths.
+    """
+    errors = [(task.name, task.error) for task in failed if not isinstance(task.error, ParentCommand)]
+    if not errors:
+        ordered = sorted(failed, key=attrgetter("path"))
+        return joined([task.error for task in ordered if isinstance(task.error, ParentCommand)])
+    (_, first), *others = [(name, error) for name, error in errors if error is not None]
     for name, error in others:
         first.add_note(f"In the same superstep, node {name!r} failed too: {error!r}")
     return first

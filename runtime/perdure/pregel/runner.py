@@ -19,10 +19,13 @@ from anyio.lowlevel import RunVar
 
 from perdure import faults
 from perdure.context import current_task
-from perdure.errors import NodeCancelledError
+from perdure.data import Command, Send
+from perdure.errors import NodeCancelledError, ParentCommand
+from perdure.pregel.handoff import arriving
 from perdure.pregel.inject import injected
 from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.routing import route
+from perdure.pregel.runnables import invocation_of, is_runnable
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 from perdure.pregel.writes import writes_of
@@ -37,6 +40,9 @@ THREAD_SECONDS: Final = 5.0
 
 WORKER_THREADS: Final = 40
 """How many sync nodes may run at once in one event loop, at each depth of graphs run by sync nodes."""
+
+_RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
+"""What a node mostly returns, and what is certainly not to be run."""
 
 _thread_depth: ContextVar[int] = ContextVar("perdure_thread_depth", default=0)
 _limiters: RunVar[dict[int, anyio.CapacityLimiter]] = RunVar("perdure_thread_limiters")
@@ -66,7 +72,8 @@ async def run_tasks(
 
     def on_failed(task: Task) -> None:
         failed.append(task)
-        children.stop()
+        if not isinstance(task.error, ParentCommand):  # the others may have commands for the parent as well
+            children.stop()
 
     if max_concurrency is None or max_concurrency >= len(tasks):
         for task in tasks:
@@ -151,7 +158,7 @@ async def _work(
     """Run one waiting task after the other: how a bound on concurrency needs no task of its own."""
     for task in waiting:
         await _in_context(copy_context(), _run(plan, state, task, on_finished, on_failed))
-        if task.error is not None or _cancellations():
+        if _cancellations() or not (task.error is None or isinstance(task.error, ParentCommand)):
             return
 
 
@@ -199,18 +206,31 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
     if faults.hook is not None:
         await faults.reach("node.before", spec.name)
     action = partial(spec.action, **injected(task, spec.injects)) if spec.injects else spec.action
-    if spec.calling is Calling.COROUTINE:
-        result = await action(task.input)
-    elif spec.calling is Calling.THREAD:
-        result = await _in_thread(action, task.input)
-    else:
-        result = task.input
+    try:
+        if spec.calling is Calling.COROUTINE:
+            result = await action(task.input)
+        elif spec.calling is Calling.THREAD:
+            result = await in_thread(action, task.input)
+        else:
+            result = task.input
+    except (ParentCommand, BaseExceptionGroup) as bubble:
+        result = arriving(task, bubble)
+    if type(result) not in _RESULTS and spec.calling is not Calling.INPUT:
+        while is_runnable(result):
+            result = await _run_returned(task, result)
     writes = writes_of(plan, task, result)
     if spec.branches:
         await route(plan, state, task, writes)
     if faults.hook is not None:
         await faults.reach("node.after", spec.name)
     return writes
+
+
+async def _run_returned(task: Task, runnable: Any) -> Any:
+    """Run what a node returned in place of a result, on the node's own input."""
+    call, calling, injects = invocation_of(runnable)
+    action = partial(call, **injected(task, injects))
+    return await (action(task.input) if calling is Calling.COROUTINE else in_thread(action, task.input))
 
 
 Service = Callable[[], Awaitable[None]]
@@ -282,7 +302,7 @@ def _cancellations() -> int:
     return 0 if current is None else current.cancelling()
 
 
-async def _in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
+async def in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
     """Call a sync node in a worker thread.
 
     A thread cannot be stopped. Cancelled, this waits THREAD_SECONDS for it to end; then it is left

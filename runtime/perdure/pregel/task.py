@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from perdure.config import RunnableConfig
+from perdure.config import RunnableConfig, RunSettings, task_metadata
 from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
 from perdure.context import current_task
 from perdure.data import NodeError
@@ -12,7 +13,7 @@ from perdure.ids import path_text, task_id
 from perdure.pregel.plan import NodeSpec
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import Preview
-from perdure.runtime import ExecutionInfo, Runtime
+from perdure.runtime import ExecutionInfo, Runtime, ServerInfo
 
 Writes = list[tuple[str, Any]]
 
@@ -96,6 +97,7 @@ class Task:
     def runtime(self) -> Runtime[Any]:
         """What the node can find out about its run."""
         scope = self.superstep.scope
+        thread_id = scope.settings.configurable.get("thread_id")
         return Runtime(
             context=scope.context,
             store=scope.store,
@@ -104,10 +106,18 @@ class Task:
                 checkpoint_id=self.superstep.checkpoint_id,
                 checkpoint_ns=self.namespace,
                 task_id=self.id,
-                thread_id=scope.settings.thread_id,
+                thread_id=None if thread_id is None else str(thread_id),
                 run_id=scope.settings.run_id,
             ),
+            server_info=ServerInfo.found_in(scope.settings.configurable),
         )
+
+    def settings_below(self) -> RunSettings:
+        """What a graph that the node runs takes over, where it is not told otherwise."""
+        settings = self.superstep.scope.settings
+        if not self.spec.metadata:
+            return settings
+        return replace(settings, metadata={**settings.metadata, **self.spec.metadata})
 
     def config(self) -> RunnableConfig:
         """The node's view of its run's config."""
@@ -119,17 +129,21 @@ class Task:
             tags=list(settings.tags),
             metadata={
                 **settings.metadata,
-                "langgraph_step": step.step,
-                "langgraph_node": self.name,
-                "langgraph_triggers": self.triggers,
-                "langgraph_path": self.path,
-                "langgraph_checkpoint_ns": self.namespace,
+                **task_metadata(
+                    step=step.step,
+                    node=self.name,
+                    triggers=self.triggers,
+                    path=self.path,
+                    checkpoint_ns=self.namespace,
+                ),
                 **self.spec.metadata,
             },
             run_name=self.name,
         )
         if settings.run_id is not None:
             config["run_id"] = settings.run_id
+        if settings.callbacks is not None:
+            config["callbacks"] = settings.callbacks
         return config
 
 
