@@ -62,7 +62,7 @@ def _is_asked_for(function: Callable[..., Any], parameter: inspect.Parameter, na
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         return False
     expected, hint = _ANNOTATED_AS[name], hint_of(function, name)
-    if expected is None or hint is NO_HINT:
+    if expected is None or hint is NO_HINT or hint is Any:
         return True
     names = set(_names(hint))
     if expected in names and names <= {expected, "None"}:

@@ -31,13 +31,17 @@ def asked(function: Callable[..., Any]) -> set[str]:
 def unannotated(state, config, writer, store, previous, runtime, error) -> None: ...  # type: ignore[no-untyped-def]
 
 
+def anything(state: Any, config: Any, store: Any, writer: Any = None) -> None: ...
+
+
 def keywords(state: Any, *, config: RunnableConfig, runtime: Runtime[Any], previous: int) -> None: ...
 
 
 def defaults(state: Any, config: RunnableConfig | None = None, store: BaseStore | None = None) -> None: ...
 
 
-def test_every_name_is_known_where_it_is_not_annotated() -> None:
+def test_every_name_is_known_where_it_is_not_annotated_or_as_anything() -> None:
+    assert asked(anything) == {"config", "store", "writer"}
     assert asked(unannotated) == {"config", "writer", "store", "previous", "runtime", "error"}
 
 
