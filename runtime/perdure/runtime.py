@@ -64,7 +64,7 @@ def _nothing(*_: Any) -> None:
     """Where a run has nobody to tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: with them `Runtime[T](...)` fails in Python 3.11
 class Runtime(Generic[Context]):
     """What a run offers to its nodes.
 
