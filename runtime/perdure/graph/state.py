@@ -134,7 +134,7 @@ class StateGraph:
             described,
             defer=defer,
             metadata=dict(metadata or {}),
-            destinations=labels_of(destinations) or described.destinations,
+            destinations=described.destinations if destinations is None else labels_of(destinations),
             retry_policy=retry_policies(f"node {name!r}", retry_policy),
             cache_policy=checked_cache_policy(f"node {name!r}", cache_policy),
             timeout=timeout_policy(f"node {name!r}", timeout),

@@ -92,9 +92,19 @@ def arriving(task: Task, raised: BaseException) -> Any:
     if bubble.target is None:  # raised by the node itself
         return bubble.command
     if bubble.target is not task:
+        _require_around(task, bubble)
         raise bubble
     commands = bubble.command if isinstance(bubble.command, list) else [bubble.command]
     return [replace(command, graph=None) for command in commands]
+
+
+def _require_around(task: Task, bubble: ParentCommand) -> None:
+    """Refuse a ParentCommand that was kept from one node and raised in another: nobody would catch it."""
+    if all(above is not bubble.target for above in _around(task)):
+        raise InvalidUpdateError(
+            f"Node {task.name!r} raised a ParentCommand that is for a node that it does not run in. Return "
+            "the Command instead."
+        ) from bubble
 
 
 def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[BaseException]:

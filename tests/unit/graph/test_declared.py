@@ -78,6 +78,7 @@ def test_destinations_are_those_that_are_given_or_else_those_of_the_annotation()
     assert declared() == {"b": None, END: None}
     assert declared(destinations=("c",)) == {"c": None}
     assert declared(destinations={"c": "when cold"}) == {"c": "when cold"}
+    assert declared(destinations=()) == {}
     assert builder("a").nodes["a"].destinations is None
 
 

@@ -259,6 +259,24 @@ async def test_a_superstep_cannot_be_left_for_two_graphs(side_by_side: bool) -> 
         await around(middle).ainvoke({})
 
 
+async def test_a_command_that_was_kept_is_refused_where_it_does_not_belong() -> None:
+    child, kept = chain(["a"], {"a": returns(hand_off())}).compile(), []
+
+    async def keep(state: Log) -> Any:
+        try:
+            await child.ainvoke({})
+        except ParentCommand as command:
+            kept.append(command)
+
+    async def use(state: Log) -> Any:
+        raise kept[0]
+
+    with pytest.raises(
+        InvalidUpdateError, match="Node 'use' raised a ParentCommand that is for a node that it"
+    ):
+        await chain(["keep", "use"], {"keep": keep, "use": use}).compile().ainvoke({})
+
+
 async def test_an_error_beside_a_command_wins() -> None:
     child = fan(["a", "b"], {"a": returns(hand_off()), "b": fails(ValueError("boom"))}).compile()
     with pytest.raises(ValueError, match="boom"):
