@@ -12,7 +12,7 @@ from perdure.channels.last_value import LastValue
 from perdure.channels.named_barrier_value import NamedBarrierValue
 from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
-from perdure.constants import END, START, TASKS, branch_channel, join_channel
+from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
 from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.graph.policies import handlers_of, policies_of
@@ -81,8 +81,9 @@ def _nodes(graph: Description) -> dict[str, NodeSpec]:
 
 def _reader_below(graph: Description, node: StateNode) -> Reader | None:
     """How the input of a compiled graph is made: of the keys that it shares with the state around it."""
-    shared = node.subgraph.plan.input_keys & graph.channels.keys()
-    return Reader(keys=frozenset(shared)) if node.input_schema is None else None
+    if node.input_schema is not None or ROOT in graph.channels:
+        return None
+    return Reader(keys=frozenset(node.subgraph.plan.input_keys & graph.channels.keys()))
 
 
 def _spec(

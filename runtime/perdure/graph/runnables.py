@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from perdure.constants import ROOT
 from perdure.graph.actions import calling_of, check_action
 from perdure.graph.hints import destinations_of, input_schema_of
 from perdure.graph.injection import injections_of
@@ -89,7 +90,7 @@ def run_below(child: Pregel, keys: Collection[str]) -> Callable[[Any], Any]:
     returned = output if isinstance(output, str) else tuple(key for key in output if key in keys)
 
     async def run(given: Any) -> Any:
-        if isinstance(given, Mapping):
+        if isinstance(given, Mapping) and ROOT not in taken:
             given = {key: value for key, value in given.items() if key in taken}
         return await child.ainvoke(given, output_keys=returned)
 

@@ -130,7 +130,7 @@ class Loop:
                 self.plan, self.state, todo, self.scope.settings.max_concurrency, on_finished
             )
             if failed:
-                raise failure_of(failed)
+                raise first_failure(failed)
         await self._apply(tasks)
 
     def _spend(self) -> None:
@@ -221,7 +221,7 @@ def _handed_out(update: Any) -> Any:
     return None if update is None else {key: shallow_copy(value) for key, value in update.items()}
 
 
-def failure_of(failed: Sequence[Task]) -> BaseException:
+def first_failure(failed: Sequence[Task]) -> BaseException:
     """What stops a superstep: the error that came first, with a note of what each of the others was.
 
     Without an error, the commands of all that command a graph around theirs, in the order of their paths.

@@ -5,18 +5,21 @@ from __future__ import annotations
 import operator
 import threading
 import warnings
+from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
 import anyio
 import pytest
 
+from perdure.channels.last_value import LastValue
 from perdure.config import RunnableConfig
-from perdure.constants import START
+from perdure.constants import ROOT, START
 from perdure.data import Send
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.runnables import action_of
+from perdure.graph.runnables import action_of, run_below
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
+from perdure.pregel.plan import Reader
 from perdure.runtime import get_config
 from tests.unit.pregel.graphs import Log, Runs, chain, logs, thread
 from tests.unit.pregel.savers import WatchedSaver
@@ -274,6 +277,29 @@ async def test_a_graph_that_is_bound_to_a_config_runs_with_it_as_a_node() -> Non
     [config] = seen
     assert config["tags"] == ["outer", "bound"]
     assert {key: config["configurable"][key] for key in "kl"} == {"k": 1, "l": 0}
+
+
+class RunsOnItsBareState:
+    """What a graph whose state is one value shows of itself."""
+
+    plan = SimpleNamespace(input_keys=frozenset({ROOT}), output_keys=ROOT)
+
+    async def ainvoke(self, input: Any, **options: Any) -> Any:
+        return input, options
+
+
+async def test_a_graph_whose_state_is_one_value_is_given_it_whole() -> None:
+    run: Any = run_below(RunsOnItsBareState(), {ROOT})  # type: ignore[arg-type]
+
+    assert await run({"any": "value"}) == ({"any": "value"}, {"output_keys": ROOT})
+
+
+def test_below_a_state_that_is_one_value_there_are_no_keys_to_share() -> None:
+    builder = StateGraph(Log).add_node("child", inner()).add_edge(START, "child")
+    assert builder.compile().plan.nodes["child"].reader == Reader(keys=frozenset({"log", "x"}))
+    builder.channels[ROOT] = LastValue(Any, ROOT)
+
+    assert builder.compile().plan.nodes["child"].reader is None
 
 
 # Finding them
