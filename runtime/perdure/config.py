@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
@@ -17,6 +17,8 @@ class RunnableConfig(TypedDict, total=False):
     `recursion_limit` is the number of supersteps of nodes that the run may take.
     `max_concurrency` bounds how many tasks of a superstep run at the same time.
     `metadata` is stored with every checkpoint; its values are JSON scalars.
+    `callbacks` are handed to the runnables of other packages that nodes run.
+    What has another name than these is taken as part of `configurable`.
     """
 
     configurable: dict[str, Any]
@@ -26,6 +28,7 @@ class RunnableConfig(TypedDict, total=False):
     tags: list[str]
     run_id: str
     run_name: str
+    callbacks: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +48,72 @@ class RunSettings:
     configurable: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     run_id: str | None = None
+    callbacks: Any = None
 
 
 _DEFAULT = RunSettings()
 _ADDRESS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
+_KNOWN = RunnableConfig.__annotations__.keys()
+
+
+def task_metadata(**said: Any) -> dict[str, Any]:
+    """What the engine says of a task in the metadata of its config."""
+    return {f"langgraph_{key}": value for key, value in said.items()}
+
+
+_TASK_METADATA = task_metadata(step=0, node="", triggers=(), path=(), checkpoint_ns="").keys()
+
+
+def merge_configs(bound: Mapping[str, Any] | None, explicit: Mapping[str, Any] | None) -> dict[str, Any]:
+    """One config that says what both say, and `explicit` where they differ.
+
+    Tags are joined, metadata and configurable merged key by key, lists of callbacks appended.
+    """
+    first, second = _gathered(bound), _gathered(explicit)
+    merged = {**first, **{key: value for key, value in second.items() if value is not None}}
+    for key in ("metadata", "configurable"):
+        if first.get(key) and second.get(key):
+            merged[key] = {**first[key], **second[key]}
+    merged["tags"] = _joined(first.get("tags"), second.get("tags"))
+    merged["callbacks"] = _all_callbacks(first.get("callbacks"), second.get("callbacks"))
+    return {key: value for key, value in merged.items() if value is not None and value != []}
+
+
+def _gathered(config: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The config with what has no name of ours in its `configurable`."""
+    gathered = dict(config or {})
+    others = gathered.keys() - _KNOWN
+    if others:
+        configurable = {key: gathered.pop(key) for key in sorted(others)}
+        gathered["configurable"] = {**configurable, **(gathered.get("configurable") or {})}
+    return gathered
+
+
+def _joined(first: Iterable[str] | None, second: Iterable[str] | None) -> list[str]:
+    return list(dict.fromkeys((*(first or ()), *(second or ()))))
+
+
+def _all_callbacks(first: Any, second: Any) -> Any:
+    if isinstance(first, list) and isinstance(second, list):
+        return [*first, *(callback for callback in second if callback not in first)]
+    return first if second is None else second
+
+
+def passed_on(config: Mapping[str, Any], surrounding: RunSettings, namespace: str) -> Mapping[str, Any]:
+    """A config that a node gives to a graph that it runs, without what says only where the node is.
+
+    Its own, as it was given it in `namespace`, then means the same as none. Any other is left as it is.
+    """
+    configurable = config.get("configurable") or {}
+    own = {**surrounding.configurable, "checkpoint_ns": namespace}
+    if "checkpoint_ns" not in configurable or any(configurable.get(k) != own.get(k) for k in _ADDRESS):
+        return config
+    metadata = config.get("metadata") or {}
+    return {
+        **{key: value for key, value in config.items() if key not in ("run_id", "run_name")},
+        "configurable": {key: value for key, value in configurable.items() if key not in _ADDRESS},
+        "metadata": {key: value for key, value in metadata.items() if key not in _TASK_METADATA},
+    }
 
 
 def parse_config(
@@ -61,6 +126,8 @@ def parse_config(
     if not config and surrounding is _DEFAULT:
         return _DEFAULT
     config = config or {}
+    if not config.keys() <= _KNOWN:
+        config = _gathered(config)
     configurable = config.get("configurable") or {}
     thread_id = configurable.get("thread_id")
     run_id = config.get("run_id")
@@ -74,6 +141,7 @@ def parse_config(
         configurable={**_inherited(surrounding.configurable, configurable), **configurable},
         tags=tuple(dict.fromkeys((*surrounding.tags, *(config.get("tags") or ())))),
         run_id=None if run_id is None else str(run_id),
+        callbacks=_all_callbacks(surrounding.callbacks, config.get("callbacks")),
     )
 
 

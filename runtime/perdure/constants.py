@@ -14,6 +14,9 @@ END: Final = "__end__"
 INPUT: Final = "__input__"
 """The pseudo node that input writes are attributed to."""
 
+ROOT: Final = "__root__"
+"""The channel of a state that is one bare value."""
+
 TASKS: Final = "__pregel_tasks"
 """The channel that holds the Sends of the next superstep."""
 
@@ -40,6 +43,12 @@ RESERVED_NODE_NAMES: Final = frozenset(
     {START, END, INPUT, "__copy__", TASKS, ERROR, ERROR_SOURCE, INTERRUPT, RESUME, SCHEDULED}
     | {NO_WRITES, "__return__", "__previous__", PULL, PUSH, "configurable"}
 )
+
+ERROR_HANDLER_PREFIX: Final = "__error_handler__"
+"""With the name of a node after it: the hidden node that handles its errors."""
+
+DEFAULT_ERROR_HANDLER: Final = "__default_error_handler__"
+"""The hidden node that handles the errors of nodes without a handler of their own."""
 
 NAMESPACE_SEPARATOR: Final = "|"
 NAMESPACE_END: Final = ":"

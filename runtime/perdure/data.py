@@ -39,7 +39,7 @@ class Send:
     timeout: float | timedelta | TimeoutPolicy | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: with them `Command[T](...)` fails in Python 3.11
 class Command(Generic[Node]):
     """Updates the state and says where to go, in one return value of a node, or as an input.
 

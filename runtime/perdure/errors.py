@@ -185,13 +185,17 @@ class GraphBubbleUp(BaseException):
 class ParentCommand(GraphBubbleUp):  # not an error
     """A node returned a Command for a graph around its own.
 
+    Raised by a node, it means the same as the Command returned.
+
     Attributes:
-        command: the Command.
+        command: the Command; a list of them if several nodes, or a node with several, returned one.
+        target: the task whose node the Command is for, once that is found out.
     """
 
     def __init__(self, command: Any) -> None:
         super().__init__(command)
         self.command = command
+        self.target: object | None = None
 
 
 # Values on their way to disk and back
@@ -225,6 +229,10 @@ class SchemaError(PerdureError, RuntimeError):
 
 class PerdureWarning(UserWarning):
     """The base of every warning that Perdure itself gives."""
+
+
+class DeprecatedNameWarning(PerdureWarning, DeprecationWarning):
+    """Something was called by a name that it had before."""
 
 
 class InvalidUpdateWarning(PerdureWarning):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from perdure.config import RunnableConfig
 from perdure.context import current_task
@@ -12,6 +14,8 @@ from perdure.data import StreamWriter
 from perdure.errors import NotInNodeError
 
 Context = TypeVar("Context")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +39,33 @@ class ExecutionInfo:
     node_first_attempt_time: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """Which deployment of which graph runs this, for whom, where a server said so."""
+
+    assistant_id: str | None = None
+    graph_id: str | None = None
+    user: Any = None
+
+    @classmethod
+    def found_in(cls, configurable: Mapping[str, Any]) -> ServerInfo | None:
+        """What a server left in a run's configurable; None if it left nothing."""
+        info = cls(
+            assistant_id=configurable.get("assistant_id"),
+            graph_id=configurable.get("graph_id"),
+            user=configurable.get("langgraph_auth_user"),
+        )
+        return None if info == _NO_SERVER else info
+
+
+_NO_SERVER: Final = ServerInfo()
+
+
 def _nothing(*_: Any) -> None:
     """Where a run has nobody to tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: with them `Runtime[T](...)` fails in Python 3.11
 class Runtime(Generic[Context]):
     """What a run offers to its nodes.
 
@@ -49,6 +75,10 @@ class Runtime(Generic[Context]):
         stream_writer: puts a "custom" event into the run's stream; does nothing when nobody reads these.
         heartbeat: tells a node's idle timeout that the node makes progress.
         previous: what the last run of an entrypoint on this thread kept.
+        execution_info: which task this is; None in a Runtime that no task made.
+        server_info: None where no server runs the graph.
+
+    It may be handed to threads that the node starts.
     """
 
     context: Context = None  # type: ignore[assignment]  # as a run without a context has it
@@ -56,7 +86,36 @@ class Runtime(Generic[Context]):
     stream_writer: StreamWriter = _nothing
     heartbeat: Callable[[], None] = _nothing
     previous: Any = None
-    execution_info: ExecutionInfo | None = field(default=None)
+    execution_info: ExecutionInfo | None = None
+    server_info: ServerInfo | None = None
+
+    def merge(self, other: Runtime[Context]) -> Runtime[Context]:
+        """This one, with what `other` has in place of its own."""
+        said = {field.name: getattr(other, field.name) for field in fields(other)}
+        return replace(self, **{name: value for name, value in said.items() if value not in (None, _nothing)})
+
+    def override(self, **changes: Any) -> Runtime[Context]:
+        """This one with other values for the fields that are named."""
+        return replace(self, **changes)
+
+    def patch_execution_info(self, **changes: Any) -> Runtime[Context]:
+        """This one with other values for those fields of its `execution_info`."""
+        if self.execution_info is None:
+            raise NotInNodeError("This Runtime belongs to no task, so it has no execution_info to change.")
+        return replace(self, execution_info=replace(self.execution_info, **changes))
+
+    def in_thread(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        """The function as one that can be called in another thread and finds there what it finds here.
+
+        Among that: this run, for `get_config` and its like.
+        """
+        context = copy_context()
+
+        @wraps(function)
+        def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            return context.copy().run(function, *args, **kwargs)  # one context is in one thread at a time
+
+        return call
 
 
 class RunningTask(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.checkpoint.rows import config_of
-from perdure.config import RunSettings, parse_config, require_thread
+from perdure.config import RunSettings, merge_configs, parse_config, passed_on, require_thread, task_metadata
 from perdure.errors import GraphValidationError, MissingThreadError
 
 
@@ -78,3 +78,90 @@ def test_a_checkpoint_is_addressed_by_what_its_config_says() -> None:
     settings = parse_config(config_of("t", "n", "c"))
 
     assert (settings.thread_id, settings.namespace, settings.checkpoint_id) == ("t", "n", "c")
+
+
+# Merging
+
+
+def test_what_has_no_name_of_ours_is_part_of_the_configurable() -> None:
+    settings = parse_config({"user": "me", "thread_id": "ignored", "configurable": {"thread_id": "t"}})
+
+    assert settings.configurable == {"user": "me", "thread_id": "t"}
+    assert settings.thread_id == "t"
+    assert parse_config({"run_name": "n", "callbacks": []}).configurable == {}
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_merging_with_nothing_changes_nothing(nothing: Any) -> None:
+    config = {"tags": ["a"], "metadata": {"k": 1}, "recursion_limit": 3}
+
+    assert merge_configs(config, nothing) == merge_configs(nothing, config) == config
+    assert merge_configs(nothing, nothing) == {}
+
+
+def test_the_later_config_counts_more_and_none_says_nothing() -> None:
+    merged = merge_configs(
+        {"tags": ["a", "b"], "metadata": {"k": 1, "l": 1}, "configurable": {"u": 1}, "max_concurrency": 2},
+        {"tags": ["b", "c"], "metadata": {"l": 2}, "v": 2, "max_concurrency": None, "run_id": "r"},
+    )
+
+    assert merged == {
+        "tags": ["a", "b", "c"],
+        "metadata": {"k": 1, "l": 2},
+        "configurable": {"u": 1, "v": 2},
+        "max_concurrency": 2,
+        "run_id": "r",
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "merged"),
+    [
+        (["a"], ["b", "a"], ["a", "b"]),
+        (["a"], None, ["a"]),
+        (None, ["b"], ["b"]),
+        ("a manager", ["b"], ["b"]),
+        (["a"], "a manager", "a manager"),
+        (None, None, None),
+    ],
+)
+def test_lists_of_callbacks_are_joined_and_a_manager_stands_for_itself(
+    first: Any, second: Any, merged: Any
+) -> None:
+    assert merge_configs({"callbacks": first}, {"callbacks": second}).get("callbacks") == merged
+    assert parse_config({"callbacks": second}, RunSettings(callbacks=first)).callbacks == merged
+
+
+SURROUNDING = RunSettings(thread_id="t", configurable={"thread_id": "t", "k": 1})
+
+
+def test_a_tasks_own_config_passed_on_says_nothing_of_where_the_task_is() -> None:
+    own = {
+        "configurable": {"thread_id": "t", "k": 1, "checkpoint_ns": "a:1"},
+        "metadata": {"m": 1, **task_metadata(step=1, node="a", triggers=(), path=(), checkpoint_ns="a:1")},
+        "run_id": "r",
+        "run_name": "a",
+        "tags": ["t"],
+    }
+
+    assert passed_on(own, SURROUNDING, "a:1") == {
+        "configurable": {"k": 1},
+        "metadata": {"m": 1},
+        "tags": ["t"],
+    }
+
+
+@pytest.mark.parametrize(
+    "configurable",
+    [
+        {"thread_id": "t", "checkpoint_ns": "b:1"},
+        {"thread_id": "t"},
+        {"thread_id": "other", "checkpoint_ns": "a:1"},
+        {"thread_id": "t", "checkpoint_ns": "a:1", "checkpoint_id": "c"},
+        {"k": 2},
+    ],
+)
+def test_any_other_config_is_passed_on_as_it_is(configurable: dict[str, Any]) -> None:
+    config = {"configurable": configurable, "metadata": {"langgraph_step": 1}, "run_id": "r"}
+
+    assert passed_on(config, SURROUNDING, "a:1") is config

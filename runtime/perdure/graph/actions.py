@@ -1,75 +1,69 @@
-"""What can be a node's action or a conditional edge's path, and how it is called."""
+"""What a node's action or a conditional edge's path is called, and how."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.pregel.plan import Calling
+from perdure.graph.hints import literal_ends, unwrapped
+from perdure.graph.injection import INJECTED_NAMES
+from perdure.pregel.plan import Calling, Injected
+from perdure.pregel.runnables import is_runnable
+
+__all__ = ["calling_of", "check_action", "check_path", "literal_ends", "name_of"]
 
 
-def name_of(function: Callable[..., Any], default: str | None = None) -> str:
-    """A function's own name, or that of the class of a callable object.
+def name_of(action: Any, default: str | None = None) -> str:
+    """What `get_name` of a runnable says; a function's own name, or that of the class of an object.
 
     With a `default`, lambdas are named so, for want of a name of their own.
     """
-    if not callable(function):
-        raise GraphValidationError(f"Expected a function or another callable, got {function!r}.")
-    if isinstance(function, partial):
-        return name_of(function.func, default)
-    name = getattr(function, "__name__", None) or type(function).__name__
+    if is_runnable(action):
+        get_name = getattr(action, "get_name", None)
+        return str(get_name()) if callable(get_name) else type(action).__name__
+    if not callable(action):
+        raise GraphValidationError(f"Expected a function or another callable, got {action!r}.")
+    if isinstance(action, partial):
+        return name_of(action.func, default)
+    name = getattr(action, "__name__", None) or type(action).__name__
     return default if default is not None and name == "<lambda>" else str(name)
 
 
 def calling_of(action: Callable[..., Any]) -> Calling:
     """Whether an action is a coroutine function, in whatever wrapping, or must run in a thread."""
-    return Calling.COROUTINE if inspect.iscoroutinefunction(_unwrapped(action)) else Calling.THREAD
+    return Calling.COROUTINE if inspect.iscoroutinefunction(unwrapped(action)) else Calling.THREAD
 
 
-def _unwrapped(action: Callable[..., Any]) -> Any:
-    """The function or method that runs when `action` is called."""
-    function: Any = action
-    while isinstance(function, partial):
-        function = function.func
-    return function if inspect.isroutine(function) else type(function).__call__
+def check_action(
+    name: str, action: Callable[..., Any], injects: tuple[tuple[str, Injected], ...] = ()
+) -> None:
+    """Refuse an action that asks for more than its input and what `injects` gives it, or that yields."""
+    _check(f"Node {name!r}", action, injects)
 
 
-def check_action(name: str, action: Callable[..., Any]) -> None:
-    """Refuse an action that cannot be called with the state alone, or that would not return once."""
-    _check(f"Node {name!r}", action)
+def check_path(source: str, path: Callable[..., Any], injects: tuple[tuple[str, Injected], ...] = ()) -> None:
+    """Refuse a path that asks for more than the state and what `injects` gives it, or that yields."""
+    _check(f"The conditional edge of {source!r}", path, injects)
 
 
-def check_path(source: str, path: Callable[..., Any]) -> None:
-    """Refuse a path that cannot be called with the state alone, or that would not return once."""
-    _check(f"The conditional edge of {source!r}", path)
-
-
-def _check(what: str, function: Callable[..., Any]) -> None:
+def _check(what: str, function: Callable[..., Any], injects: tuple[tuple[str, Injected], ...]) -> None:
     if not callable(function):
         raise GraphValidationError(f"{what} is {function!r}, which cannot be called.")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    called = unwrapped(function)
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise NodeSignatureError(f"{what} is a generator; it must return one value, not yield several.")
     try:
         signature = inspect.signature(function)
     except ValueError:  # a builtin that does not tell; calling it will
         return
     try:
-        signature.bind(object())
+        signature.bind(object(), **dict.fromkeys(parameter for parameter, _ in injects))
     except TypeError as error:
+        beside = "".join(f", and {parameter!r}" for parameter, _ in injects)
         raise NodeSignatureError(
-            f"{what} has the signature {signature}, but is called with one argument, the state: {error}."
+            f"{what} has the signature {signature}, but is called with one argument, the state{beside}: "
+            f"{error}. Beside the state it can ask, by name, for: {INJECTED_NAMES}."
         ) from None
-
-
-def literal_ends(path: Callable[..., Any]) -> dict[Any, str] | None:
-    """The destinations that a path declares by returning a Literal; None if it declares none."""
-    try:
-        returned = get_type_hints(_unwrapped(path)).get("return")
-    except (NameError, TypeError):  # annotations that do not resolve declare nothing
-        return None
-    if get_origin(returned) is not Literal:
-        return None
-    return {target: target for target in get_args(returned)}

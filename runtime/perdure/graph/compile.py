@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 from perdure.channels.base import BaseChannel
@@ -13,13 +12,16 @@ from perdure.channels.last_value import LastValue
 from perdure.channels.named_barrier_value import NamedBarrierValue
 from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
-from perdure.constants import END, START, TASKS, branch_channel, join_channel
+from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
-from perdure.graph.description import Description, StateBranch
+from perdure.graph.description import Description, StateBranch, StateNode
+from perdure.graph.policies import handlers_of, policies_of
+from perdure.graph.runnables import run_below
 from perdure.graph.schema import channels_of
-from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign
+from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Policies, Reader, index_triggers, sign
 
 _READ_INPUT = Reader(bare=START)
+_START = StateNode(action=lambda given: given, calling=Calling.INPUT)
 
 
 def plan_of(graph: Description, name: str) -> Plan:
@@ -67,20 +69,30 @@ def _channels(graph: Description) -> dict[str, BaseChannel[Any, Any]]:
 
 
 def _nodes(graph: Description) -> dict[str, NodeSpec]:
-    specs = {START: _spec(graph, START, lambda given: given, Calling.INPUT, (START,), _READ_INPUT)}
+    specs = {START: _spec(graph, START, _START, (START,), _READ_INPUT)}
+    handlers = handlers_of(graph)
     for name, node in graph.nodes.items():
         joins = (join_channel(starts, end) for starts, end in sorted(graph.waiting_edges) if end == name)
-        specs[name] = _spec(graph, name, node.action, node.calling, (branch_channel(name), *joins))
+        policies = policies_of(name, node, graph.defaults, handlers)
+        reader = None if node.subgraph is None else _reader_below(graph, node)
+        specs[name] = _spec(graph, name, node, (branch_channel(name), *joins), reader, policies)
     return specs
+
+
+def _reader_below(graph: Description, node: StateNode) -> Reader | None:
+    """How the input of a compiled graph is made: of the keys that it shares with the state around it."""
+    if node.input_schema is not None or ROOT in graph.channels:
+        return None
+    return Reader(keys=frozenset(node.subgraph.plan.input_keys & graph.channels.keys()))
 
 
 def _spec(
     graph: Description,
     name: str,
-    action: Callable[..., Any],
-    calling: Calling,
+    node: StateNode,
     triggers: tuple[str, ...],
     reader: Reader | None = None,
+    policies: Policies | None = None,
 ) -> NodeSpec:
     ends = sorted(end for start, end in graph.edges if start == name and end != END)
     joins = [
@@ -90,12 +102,15 @@ def _spec(
     ]
     return NodeSpec(
         name=name,
-        action=action,
-        calling=calling,
+        action=node.action if node.subgraph is None else run_below(node.subgraph, graph.channels),
+        calling=node.calling,
         triggers=triggers,
         edges=(*((branch_channel(end), None) for end in ends), *joins),
         branches=tuple(map(_branch, graph.branches.get(name, {}).values())),
         reader=reader,
+        injects=node.injects,
+        policies=policies,
+        metadata=node.metadata,
     )
 
 

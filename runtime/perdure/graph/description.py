@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from perdure.channels.base import BaseChannel
@@ -40,6 +40,21 @@ class StateNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDefaults:
+    """What holds for nodes that do not say otherwise; see StateNode."""
+
+    retry_policy: tuple[RetryPolicy, ...] | None = None
+    cache_policy: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+    error_handler: str | None = None
+
+    def over(self, earlier: NodeDefaults) -> NodeDefaults:
+        """These, and the earlier ones where these say nothing."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(earlier, **{name: value for name, value in said.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateBranch:
     """A conditional edge as described.
 
@@ -67,3 +82,4 @@ class Description(Protocol):
     branches: dict[str, dict[str, StateBranch]]
     channels: dict[str, BaseChannel[Any, Any]]
     managed: dict[str, type[ManagedValue]]
+    defaults: NodeDefaults

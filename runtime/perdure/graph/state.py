@@ -5,24 +5,35 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Self
 
 from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.constants import DEFAULT_GRAPH_NAME, END, RESERVED_NODE_NAMES, START, join_channel
+from perdure.constants import (
+    DEFAULT_ERROR_HANDLER,
+    DEFAULT_GRAPH_NAME,
+    END,
+    ERROR_HANDLER_PREFIX,
+    START,
+    join_channel,
+)
+from perdure.data import CachePolicy
 from perdure.errors import GraphValidationError
-from perdure.graph.actions import calling_of, check_action, check_path, literal_ends, name_of
+from perdure.graph.actions import check_path, literal_ends, name_of
 from perdure.graph.compile import plan_of
-from perdure.graph.description import StateBranch, StateNode
+from perdure.graph.declared import check_destinations, check_name, labels_of, renamed
+from perdure.graph.description import NodeDefaults, StateBranch, StateNode
 from perdure.graph.drawing import Drawable, outline_of
+from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
+from perdure.graph.runnables import action_of
 from perdure.graph.schema import channels_of
 from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
 
 logger = logging.getLogger("perdure")
-
-_RESERVED_CHARACTERS = "|:"
 
 
 class CompiledStateGraph(Drawable, Pregel):
@@ -44,6 +55,7 @@ class StateGraph:
 
     Attributes:
         nodes, edges, waiting_edges, branches: what was added so far.
+        defaults: what holds for nodes that do not say otherwise.
         channels: what the schemas declare, by state key.
     """
 
@@ -63,6 +75,7 @@ class StateGraph:
         self.branches: dict[str, dict[str, StateBranch]] = {}
         self.channels: dict[str, BaseChannel[Any, Any]] = {}
         self.managed: dict[str, type[ManagedValue]] = {}
+        self.defaults = NodeDefaults()
         self.compiled = False
         for schema in (state_schema, self.input_schema, self.output_schema):
             self._declare(channels_of(schema))
@@ -73,31 +86,148 @@ class StateGraph:
             if known != channel and type(channel).__name__ != "LastValue":
                 raise GraphValidationError(f"Channel {key!r} already exists with a different type.")
 
-    def add_node(self, node: str | Callable[[Any], Any], action: Callable[[Any], Any] | None = None) -> Self:
-        """Add a node: `add_node(action)`, named after the function, or `add_node(name, action)`.
+    def _register(self, schema: Any) -> None:
+        """Add the keys of a schema that a node reads."""
+        self._declare(channels_of(schema))
 
-        An action is given the state, and returns a mapping of the keys it changes, a Command, or
-        None. Sync actions run in a worker thread.
+    def add_node(
+        self,
+        node: Any,
+        action: Any = None,
+        *,
+        defer: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+        input_schema: Any = None,
+        retry_policy: Retry = None,
+        cache_policy: CachePolicy | None = None,
+        error_handler: Any = None,
+        destinations: Mapping[str, str] | Sequence[str] | None = None,
+        timeout: Timeout = None,
+        retry: Retry = None,
+        input: Any = None,
+    ) -> Self:
+        """Add a node: `add_node(action)`, named after the action, or `add_node(name, action)`.
+
+        An action is a sync or async function, an object with `ainvoke` or `invoke`, a compiled graph, or a
+        dict of these, which run side by side. It is given the state, and returns a mapping of the
+        keys it changes, a Command, or None. Sync functions run in a worker thread. By the names of
+        further parameters a function asks for `config`, `runtime`, `writer`, `store`, `previous`, `error`.
+
+        Args:
+            defer: wait until nothing else is left to run.
+            metadata: added to that in the config of the node, and of what runs below it.
+            input_schema: the part of the state that it is given; its keys are added to the state's. Default:
+                what the first parameter is annotated with, if that is a schema, else the state.
+            retry_policy: whether it is run again when it fails; of several, the first that matches.
+            cache_policy: whether a result of an earlier run may stand for that of this one.
+            error_handler: an action that runs in its place when it has failed, on the same input.
+            destinations: nodes that it goes to by a Command, perhaps with labels for drawing; they must
+                exist, but others may be gone to. Default: as in `Command[Literal[...]]`, where it is
+                annotated to return that.
+            timeout: how long an attempt of an async node may take: seconds, a timedelta, or a TimeoutPolicy.
+            retry, input: older names of `retry_policy` and `input_schema`.
         """
         self._warn_if_compiled("node")
-        if isinstance(node, str):
-            name, function = node, action
-        else:
-            name, function = name_of(node), node
-        if function is None:
-            raise GraphValidationError(f"Node {name!r} has no action: call add_node({name!r}, action).")
-        if name in self.nodes:
-            raise GraphValidationError(f"Node `{name}` already present.")
-        if name in (START, END) or name in RESERVED_NODE_NAMES:
-            raise GraphValidationError(f"Node `{name}` is reserved.")
-        for character in _RESERVED_CHARACTERS:
-            if character in name:
-                raise GraphValidationError(
-                    f"'{character}' is a reserved character and is not allowed in the node names: {name!r}."
-                )
-        check_action(name, function)
-        self.nodes[name] = StateNode(action=function, calling=calling_of(function))
+        retry_policy = renamed("retry", retry, "retry_policy", retry_policy)
+        schema = renamed("input", input, "input_schema", input_schema)
+        name = node if isinstance(node, str) else name_of(node)
+        given = action if isinstance(node, str) else node
+        check_name(name, self.nodes, given)
+        described = self._described(name, given, schema)
+        handler = None if error_handler is None else ERROR_HANDLER_PREFIX + name
+        described = replace(
+            described,
+            defer=defer,
+            metadata=dict(metadata or {}),
+            destinations=described.destinations if destinations is None else labels_of(destinations),
+            retry_policy=retry_policies(f"node {name!r}", retry_policy),
+            cache_policy=checked_cache_policy(f"node {name!r}", cache_policy),
+            timeout=timeout_policy(f"node {name!r}", timeout),
+            error_handler=handler,
+        )
+        handles = None if handler is None else self._described(handler, error_handler, described.input_schema)
+        self.nodes[name] = described
+        if handler is not None and handles is not None:
+            self.nodes[handler] = handles
         return self
+
+    def _described(self, name: str, given: Any, schema: Any) -> StateNode:
+        """A node of which only the action is known, with what its annotations declare."""
+        action = action_of(name, given)
+        schema = action.schema if schema is None else schema
+        if schema is self.state_schema:
+            schema = None
+        if schema is not None:
+            self._register(schema)
+        return StateNode(
+            action=action.call,
+            calling=action.calling,
+            injects=action.injects,
+            input_schema=schema,
+            destinations=labels_of(action.destinations),
+            subgraph=action.subgraph,
+        )
+
+    def set_node_defaults(
+        self,
+        *,
+        retry_policy: Retry = None,
+        cache_policy: CachePolicy | None = None,
+        error_handler: Any = None,
+        timeout: Timeout = None,
+    ) -> Self:
+        """Say what holds for nodes that do not say otherwise, also for those that were added before.
+
+        Compiled graphs that are nodes do not hand it on to their own nodes. Error handlers take
+        retries and timeout from here, but are neither cached nor handled. What is None stays as it was.
+        """
+        self._warn_if_compiled("default")
+        what = "the node defaults"
+        given = NodeDefaults(
+            retry_policy=retry_policies(what, retry_policy),
+            cache_policy=checked_cache_policy(what, cache_policy),
+            timeout=timeout_policy(what, timeout),
+            error_handler=None if error_handler is None else DEFAULT_ERROR_HANDLER,
+        )
+        if error_handler is not None:
+            self.nodes[DEFAULT_ERROR_HANDLER] = self._described(DEFAULT_ERROR_HANDLER, error_handler, None)
+        self.defaults = given.over(self.defaults)
+        return self
+
+    def add_sequence(self, nodes: Sequence[Any]) -> Self:
+        """Add actions, or pairs `(name, action)`, each run after the one before."""
+        if not nodes:
+            raise GraphValidationError("Sequence requires at least one node.")
+        named = [each if isinstance(each, tuple) else (name_of(each), each) for each in nodes]
+        known = set(self.nodes)
+        for name, _ in named:
+            if name in known:
+                raise GraphValidationError(
+                    f"Node names must be unique: node with the name '{name}' already exists. Name nodes by "
+                    "pairs (name, action) to add the same action again."
+                )
+            known.add(name)
+        for name, action in named:
+            self.add_node(name, action)
+        for (before, _), (after, _) in pairwise(named):
+            self.add_edge(before, after)
+        return self
+
+    def set_entry_point(self, key: str) -> Self:
+        """Begin with this node: an edge from START."""
+        return self.add_edge(START, key)
+
+    def set_finish_point(self, key: str) -> Self:
+        """End with this node: an edge to END."""
+        return self.add_edge(key, END)
+
+    def set_conditional_entry_point(
+        self,
+        path: Callable[..., Any],
+        path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
+    ) -> Self:
+        """Begin where `path` says: a conditional edge from START."""
+        return self.add_conditional_edges(START, path, path_map)
 
     def add_edge(self, start: str | Sequence[str], end: str) -> Self:
         """Run `end` after `start`; after all of them, if `start` is a list of nodes."""
@@ -171,6 +301,7 @@ class StateGraph:
                             f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'"
                         )
         self._check_joins()
+        check_destinations(self.nodes)
         self.compiled = True
         return self
 
@@ -211,8 +342,13 @@ class StateGraph:
                 f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
             )
         self.validate()
-        plan = plan_of(self, name or DEFAULT_GRAPH_NAME)
-        compiled = CompiledStateGraph(plan, checkpointer=checkpointer, clock=clock)
+        compiled = CompiledStateGraph(
+            plan_of(self, name or DEFAULT_GRAPH_NAME),
+            checkpointer=checkpointer,
+            clock=clock,
+            builder=self,
+            subgraphs={name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None},
+        )
         compiled.outline = outline_of(self)
         return compiled
 

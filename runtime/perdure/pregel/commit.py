@@ -13,7 +13,7 @@ from perdure.checkpoint.base import BlobRow, CheckpointRow, CheckpointTuple, Com
 from perdure.checkpoint.delta import Record, carried_by, encode_list, marks_of
 from perdure.constants import ERROR, ERROR_SOURCE, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
 from perdure.data import Send
-from perdure.errors import UnserializableValueError
+from perdure.errors import GraphBubbleUp, UnserializableValueError
 from perdure.ids import path_text
 from perdure.pregel.plan import Plan
 from perdure.pregel.session import Session
@@ -171,7 +171,7 @@ class Recorder:
             await self._session.line.settle()
 
     def _stopped_rows(self, task: Task) -> list[WriteRow]:
-        if task.stored:
+        if task.stored or isinstance(task.error, GraphBubbleUp):
             return []
         if task.error is not None:
             return self._error_rows(task, task.error)

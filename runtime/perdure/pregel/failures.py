@@ -33,13 +33,14 @@ def unwrapped(error: BaseException) -> BaseException:
     signals, errors = error.split(GraphBubbleUp)
     if signals is None:
         return error
-    return errors or next(_leaves(signals))
+    return errors or next(leaves(signals))
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """What a group, and the groups in it, are made of; an error that is none, itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
-            yield from _leaves(part)
+            yield from leaves(part)
     else:
         yield error
 

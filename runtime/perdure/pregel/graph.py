@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Final, Self
 
+from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.config import RunnableConfig, parse_config, require_thread
+from perdure.config import RunnableConfig, RunSettings, merge_configs, parse_config, passed_on, require_thread
+from perdure.constants import START
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.pregel.batch import all_of
 from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.opening import RunRequest
-from perdure.pregel.plan import Plan
+from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.routing import nearest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.stream import Events, stream
 from perdure.pregel.task import Task, running_task
 from perdure.pregel.timeouts import seconds
+
+Config = RunnableConfig | Mapping[str, Any]
 
 _DURABILITIES = ("sync", "async", "exit")
 
@@ -35,7 +43,12 @@ class Pregel:
         checkpointer: where threads are kept.
         store, cache: what nodes are given as the run's store; where their results are cached.
         step_timeout: how long a superstep may take, in seconds or as a timedelta; None: as long as it does.
+        builder: the description that it was compiled from.
+        config: what `with_config` bound it to.
+        subgraphs: the compiled graphs among its nodes, by name.
     """
+
+    stream_mode: Final = "updates"
 
     def __init__(
         self,
@@ -47,6 +60,8 @@ class Pregel:
         interrupt_before: Sequence[str] = (),
         interrupt_after: Sequence[str] = (),
         clock: Clock = SYSTEM_CLOCK,
+        builder: Any = None,
+        subgraphs: Mapping[str, Pregel] | None = None,
     ) -> None:
         self.plan = plan
         self.checkpointer = checkpointer
@@ -55,11 +70,85 @@ class Pregel:
         self.interrupt_before_nodes = interrupt_before
         self.interrupt_after_nodes = interrupt_after
         self.step_timeout: float | timedelta | None = None
+        self.builder = builder
+        self.subgraphs: Mapping[str, Pregel] = subgraphs or {}
+        self.config: RunnableConfig | Mapping[str, Any] | None = None
         self._clock = clock
 
     @property
     def name(self) -> str:
         return self.plan.name
+
+    def get_name(self) -> str:
+        """What a node is called that is this graph, where `add_node` is not told otherwise."""
+        return self.plan.name
+
+    @property
+    def nodes(self) -> Mapping[str, NodeSpec]:
+        return self.plan.nodes
+
+    @property
+    def channels(self) -> Mapping[str, BaseChannel[Any, Any]]:
+        return self.plan.channels
+
+    @property
+    def input_channels(self) -> str:
+        return START
+
+    @property
+    def output_channels(self) -> str | tuple[str, ...]:
+        return self.plan.output_keys
+
+    @property
+    def stream_channels(self) -> list[str]:
+        return [key for key in self.plan.channels if key in self.plan.state_keys]
+
+    @property
+    def trigger_to_nodes(self) -> Mapping[str, tuple[str, ...]]:
+        return self.plan.triggered
+
+    def copy(self, update: Mapping[str, Any] | None = None) -> Self:
+        """This graph again, with other values for the attributes in `update`."""
+        copied = copy(self)
+        for name, value in (update or {}).items():
+            if name not in self.__dict__:
+                raise GraphValidationError(
+                    f"A compiled graph has no attribute {name!r} that could be replaced."
+                    + nearest(name, vars(self))
+                )
+            setattr(copied, name, value)
+        return copied
+
+    def with_config(self, config: RunnableConfig | Mapping[str, Any] | None = None, **more: Any) -> Self:
+        """This graph, bound to a config. What a call says counts more, what a surrounding run says less.
+
+        Tags are joined, metadata and configurable merged key by key. Keywords are more keys of the config.
+        """
+        return self.copy({"config": merge_configs(self.config, merge_configs(config, more))})
+
+    def get_subgraphs(
+        self, namespace: str | None = None, recurse: bool = False
+    ) -> Iterator[tuple[str, Pregel]]:
+        """The compiled graphs that were added as nodes, with the names of these.
+
+        Args:
+            namespace: only the one of this name; of a graph in a graph, the names joined by "|".
+            recurse: those in these graphs as well.
+        """
+        for name, graph in self.subgraphs.items():
+            if namespace is None or namespace == name:
+                yield name, graph
+            inner = None if namespace is None else namespace.removeprefix(f"{name}|")
+            if recurse if namespace is None else inner != namespace:
+                for below, found in graph.get_subgraphs(inner, recurse):
+                    yield f"{name}|{below}", found
+
+    async def aget_subgraphs(
+        self, namespace: str | None = None, recurse: bool = False
+    ) -> AsyncIterator[tuple[str, Pregel]]:
+        """What `get_subgraphs` yields."""
+        for found in self.get_subgraphs(namespace, recurse):
+            yield found
 
     async def ainvoke(
         self,
@@ -98,6 +187,39 @@ class Pregel:
         request = self._request(input, config, context, output_keys, durability, None)
         request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
         return await run_graph(request if input is not None else await self._resumed(request))
+
+    async def abatch(
+        self,
+        inputs: Sequence[Mapping[str, Any] | None],
+        config: Config | Sequence[Config] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """Run the graph on every input, side by side, and return the outputs in the order of the inputs.
+
+        Args:
+            config: one for all, or one for each. Its `max_concurrency`, or that of the first, bounds how
+                many runs go on at the same time, as it does the tasks of each. Runs on one thread
+                cannot go on at the same time: with a checkpointer, give each its own.
+            return_exceptions: an error stands in the place of its run's output, instead of
+                stopping the other runs and being raised.
+            options: what `ainvoke` takes.
+        """
+        one_for_all = config is None or isinstance(config, Mapping)
+        configs: Sequence[Any] = [config] * len(inputs) if one_for_all else list(config or ())
+        if len(configs) != len(inputs):
+            raise GraphValidationError(
+                f"There are {len(inputs)} inputs, but {len(configs)} configs: give one for all, or one for "
+                "each."
+            )
+        if not inputs:
+            return []
+        limit = self._settings(configs[0], running_task()).max_concurrency
+        calls = [
+            partial(self.ainvoke, given, said, **options) for given, said in zip(inputs, configs, strict=True)
+        ]
+        return await all_of(calls, limit=limit, keep_errors=return_exceptions)
 
     def astream(
         self,
@@ -151,7 +273,7 @@ class Pregel:
 
     async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that the config names."""
-        settings = parse_config(config)
+        settings = parse_config(merge_configs(self.config, config) if self.config else config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
 
     def _breakpoints(self, before: Sequence[str] | None, after: Sequence[str] | None) -> Breakpoints | None:
@@ -205,18 +327,28 @@ class Pregel:
     ) -> Scope:
         """What this run offers; below a node, what the surrounding run offers unless this one says more."""
         above = None if parent is None else parent.superstep.scope
-        settings = parse_config(config) if above is None else parse_config(config, above.settings)
         return Scope(
-            settings=settings,
-            clock=self._clock,
+            settings=self._settings(config, parent),
+            clock=self._clock if above is None else above.clock,
             context=above.context if above is not None and context is None else context,
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
-            random=random.random,
+            above=parent,
+            random=random.random if above is None else above.random,
             watch=None if parent is None else parent.watch,
             step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
         )
+
+    def _settings(
+        self, config: RunnableConfig | Mapping[str, Any] | None, parent: Task | None
+    ) -> RunSettings:
+        """What the call says, then what this graph is bound to, then what the surrounding run says."""
+        if parent is not None and config:
+            config = passed_on(config, parent.superstep.scope.settings, parent.namespace)
+        if self.config:
+            config = merge_configs(self.config, config)
+        return parse_config(config) if parent is None else parse_config(config, parent.settings_below())
 
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
         if chosen is None:

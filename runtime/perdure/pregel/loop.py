@@ -10,13 +10,14 @@ from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
 from perdure.clock import IdSource
 from perdure.constants import INTERRUPT, START
-from perdure.errors import GraphRecursionError
+from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.apply import apply
 from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commit import Recorder
 from perdure.pregel.deadline import within
-from perdure.pregel.failures import add_note, first_failure
+from perdure.pregel.failures import add_note
 from perdure.pregel.handlers import acting, with_handlers
+from perdure.pregel.handoff import ending_of
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
@@ -127,6 +128,9 @@ class Loop:
                     if self.breakpoints.stop_after(tasks):
                         await self._break()
                         break
+        except ParentCommand as command:
+            await self._left(command)
+            raise
         except BaseException as error:
             await self._stopped(error)
             raise
@@ -150,7 +154,7 @@ class Loop:
             limit = self.scope.step_timeout
             failed = await (running if limit is None else within(limit, self.scope.clock, todo, running))
             if failed:
-                raise first_failure(failed)
+                raise ending_of(failed)
         await self._apply(with_handlers(tasks) if superstep.handled else tasks)
 
     def _spend(self) -> None:
@@ -223,12 +227,24 @@ class Loop:
             end = RunEnd(status="success") if self.root else None
             await self.recorder.run_stopped((), self.checkpoint_id, self.source, self.step, end)
 
+    async def _left(self, command: ParentCommand) -> None:
+        """Store what finished beside a command for a graph around this one, which ends this one."""
+        if self.root:
+            await self._stopped(command)
+        elif self.recorder is not None:
+            for task in self.tasks:
+                if task.writes is not None and not task.stored:
+                    self.recorder.task_finished(task)
+
     async def _stopped(self, error: BaseException) -> None:
         """Store what finished before `error` stopped the run, and give the thread back."""
         if self.recorder is None:
             return
-        status = "error" if isinstance(error, Exception) else "cancelled"
-        end = RunEnd(status=status, error=repr(error)) if self.root else None  # type: ignore[arg-type]
+        end = None
+        if self.root and isinstance(error, ParentCommand):  # a thread of its own, left for another graph
+            end = RunEnd(status="success")
+        elif self.root:
+            end = RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
         try:
             place = (self.checkpoint_id, self.source, self.step)
             tasks = with_handlers(self.tasks)

@@ -54,14 +54,16 @@ async def run_graph(request: RunRequest) -> Any:
         parent.watch.admit(request.plan.name)
     session = None if parent is None or request.saver is False else parent.superstep.session
     if parent is not None and session is not None:
-        if request.settings.thread_id is None or request.settings.namespace == parent.namespace:
+        if request.settings.thread_id is None:
             return await _run_child(request, parent, session)
         _refuse_own_thread(request, parent, session)
     saver = session.saver if session is not None and request.saver is None else request.saver
     if saver is not None and isinstance(saver, BaseCheckpointSaver):
-        return await _run_root(_at_root(request), saver, require_thread(request.settings))
+        request = _at_root(request)
+        return await _run_root(request, saver, require_thread(request.settings))
     _require_input(request)
-    loop = new_loop(request, ThreadState(request.plan), LocalIds())
+    namespace = "" if parent is None else parent.child_namespace()
+    loop = new_loop(request, ThreadState(request.plan), LocalIds(), namespace=namespace)
     await _begin(loop, request.input)
     return await loop.run()
 
@@ -75,10 +77,17 @@ async def _begin(loop: Loop, given: Any) -> None:
 
 
 def _at_root(request: RunRequest) -> RunRequest:
-    """A config that came from a child's snapshot means its thread, not the child's checkpoint."""
-    if not request.settings.namespace:
+    """A config that came from a child's snapshot means its thread, not the child's checkpoint.
+
+    Below a run that stores nothing, the thread is the one that this was called with.
+    """
+    settings = request.settings
+    if settings.thread_id is None and settings.configurable.get("thread_id") is not None:
+        settings = replace(settings, thread_id=str(settings.configurable["thread_id"]))
+        request = request.with_settings(settings)
+    if not settings.namespace:
         return request
-    return request.with_settings(replace(request.settings, namespace="", checkpoint_id=None))
+    return request.with_settings(replace(settings, namespace="", checkpoint_id=None))
 
 
 def _accepted(request: RunRequest) -> RunRequest:

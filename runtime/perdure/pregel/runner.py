@@ -16,15 +16,18 @@ import anyio.lowlevel
 from perdure import faults
 from perdure.clock import Clock
 from perdure.context import current_task
-from perdure.errors import GraphBubbleUp, NodeCancelledError
+from perdure.data import Command, Send
+from perdure.errors import GraphBubbleUp, NodeCancelledError, ParentCommand
 from perdure.pregel.attempts import attempted
 from perdure.pregel.contexts import in_context
 from perdure.pregel.failures import add_note, unwrapped
 from perdure.pregel.handlers import hand_over, handler_of
+from perdure.pregel.handoff import arriving
 from perdure.pregel.inject import injected
 from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.prepare import given_again
 from perdure.pregel.routing import route
+from perdure.pregel.runnables import invocation_of, is_runnable
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, Writes
 from perdure.pregel.threads import in_thread
@@ -52,6 +55,9 @@ class Observer(Protocol):
 
 OnFailed = Callable[[Task], None]
 
+_RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
+"""What a node mostly returns, and what is certainly not to be run."""
+
 
 async def run_tasks(
     plan: Plan,
@@ -78,7 +84,8 @@ async def run_tasks(
 
     def on_failed(task: Task) -> None:
         failed.append(task)
-        children.stop()
+        if not isinstance(task.error, ParentCommand):  # the others may have commands for the parent as well
+            children.stop()
 
     if max_concurrency is None or max_concurrency >= len(tasks):
         for task in tasks:
@@ -287,12 +294,18 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
     if faults.hook is not None:
         await faults.reach("node.before", spec.name)
     action = partial(spec.action, **injected(task, spec.injects)) if spec.injects else spec.action
-    if spec.calling is Calling.COROUTINE:
-        result = await action(task.input)
-    elif spec.calling is Calling.THREAD:
-        result = await in_thread(action, task.input)
-    else:
-        result = task.input
+    try:
+        if spec.calling is Calling.COROUTINE:
+            result = await action(task.input)
+        elif spec.calling is Calling.THREAD:
+            result = await in_thread(action, task.input)
+        else:
+            result = task.input
+    except (ParentCommand, BaseExceptionGroup) as bubble:
+        result = arriving(task, bubble)
+    if type(result) not in _RESULTS and spec.calling is not Calling.INPUT:
+        while is_runnable(result):
+            result = await _run_returned(task, result)
     writes = writes_of(plan, task, result)
     if spec.branches:
         await route(plan, state, task, writes)
@@ -423,6 +436,13 @@ def _leave_alone(body: asyncio.Task[Any], called: str) -> None:
         called,
         STOP_SECONDS,
     )
+
+
+async def _run_returned(task: Task, runnable: Any) -> Any:
+    """Run what a node returned in place of a result, on the node's own input."""
+    call, calling, injects = invocation_of(runnable)
+    action = partial(call, **injected(task, injects))
+    return await (action(task.input) if calling is Calling.COROUTINE else in_thread(action, task.input))
 
 
 Service = Callable[[], Awaitable[None]]

@@ -23,6 +23,7 @@ class Scope:
     Attributes:
         context: what the run was called with, as the graph's context schema has it.
         writer: where "custom" events go.
+        above: the task whose node the run was called in; None for one that no node called.
         random: draws from 0 up to 1, for what must not happen in step with others.
         watch: that of the nearest attempt around the run which has a time limit.
         step_timeout: how many seconds a superstep may take.
@@ -35,6 +36,7 @@ class Scope:
     cache: Any = None
     writer: StreamWriter = nobody_reads
     debug: bool = False
+    above: Any = None
     random: Callable[[], float]
     watch: Watch | None = None
     step_timeout: float | None = None

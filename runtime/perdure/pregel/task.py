@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from perdure.config import RunnableConfig
+from perdure.config import RunnableConfig, RunSettings, task_metadata
 from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
 from perdure.context import current_task
 from perdure.data import NodeError
@@ -14,7 +15,7 @@ from perdure.pregel.plan import NodeSpec, Policies
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import Preview
 from perdure.pregel.timeouts import Watch
-from perdure.runtime import ExecutionInfo, Runtime
+from perdure.runtime import ExecutionInfo, Runtime, ServerInfo
 
 Writes = list[tuple[str, Any]]
 
@@ -143,20 +144,32 @@ class Task:
         if watch is not None:
             watched = {"stream_writer": watch.writer(scope.writer), "heartbeat": watch.heartbeat}
         return Runtime(
-            context=scope.context, store=scope.store, execution_info=self._execution_info(), **watched
+            context=scope.context,
+            store=scope.store,
+            execution_info=self._execution_info(),
+            server_info=ServerInfo.found_in(scope.settings.configurable),
+            **watched,
         )
 
     def _execution_info(self) -> ExecutionInfo:
         settings, attempt = self.superstep.scope.settings, self.attempt
+        thread_id = settings.configurable.get("thread_id")
         return ExecutionInfo(
             checkpoint_id=self.superstep.checkpoint_id,
             checkpoint_ns=self.namespace,
             task_id=self.id,
-            thread_id=settings.thread_id,
+            thread_id=None if thread_id is None else str(thread_id),
             run_id=settings.run_id,
             node_attempt=1 if attempt is None else attempt.number,
             node_first_attempt_time=None if attempt is None else attempt.first_time,
         )
+
+    def settings_below(self) -> RunSettings:
+        """What a graph that the node runs takes over, where it is not told otherwise."""
+        settings = self.superstep.scope.settings
+        if not self.spec.metadata:
+            return settings
+        return replace(settings, metadata={**settings.metadata, **self.spec.metadata})
 
     def config(self) -> RunnableConfig:
         """The node's view of its run's config."""
@@ -168,17 +181,21 @@ class Task:
             tags=list(settings.tags),
             metadata={
                 **settings.metadata,
-                "langgraph_step": step.step,
-                "langgraph_node": self.name,
-                "langgraph_triggers": self.triggers,
-                "langgraph_path": self.path,
-                "langgraph_checkpoint_ns": self.namespace,
+                **task_metadata(
+                    step=step.step,
+                    node=self.name,
+                    triggers=self.triggers,
+                    path=self.path,
+                    checkpoint_ns=self.namespace,
+                ),
                 **self.spec.metadata,
             },
             run_name=self.name,
         )
         if settings.run_id is not None:
             config["run_id"] = settings.run_id
+        if settings.callbacks is not None:
+            config["callbacks"] = settings.callbacks
         return config
 
 

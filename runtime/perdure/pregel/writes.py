@@ -10,6 +10,7 @@ from typing import Any
 from perdure.constants import START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
+from perdure.pregel.handoff import departing
 from perdure.pregel.plan import Plan
 from perdure.pregel.routing import destination, nearest, targets
 from perdure.pregel.task import Task, Writes
@@ -19,13 +20,24 @@ def writes_of(plan: Plan, task: Task, result: Any) -> Writes:
     """The writes of a node that returned `result`: its update, then what it goes to, then its edges."""
     writes: Writes = []
     if task.spec.writer is not None:
+        _depart(task, result)
         writes = task.spec.writer(result)
     elif type(result) is dict:
         _update(plan, task, result.items(), writes)
     elif result is not None:
+        _depart(task, result)
         _add(plan, task, result, writes)
     writes.extend(task.spec.edges)
     return writes
+
+
+def _depart(task: Task, result: Any) -> None:
+    """Leave the graph if the node returned a Command for one around it."""
+    if isinstance(result, Command | list | tuple):
+        items = [result] if isinstance(result, Command) else result
+        bubble = departing(task, [item for item in items if isinstance(item, Command)])
+        if bubble is not None:
+            raise bubble
 
 
 def _add(plan: Plan, task: Task, result: Any, writes: Writes) -> None:

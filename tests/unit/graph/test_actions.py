@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.actions import calling_of, check_action, check_path, literal_ends, name_of
+from perdure.graph.actions import calling_of, check_action, check_path, name_of
 from perdure.pregel.plan import Calling
 
 
@@ -70,6 +70,30 @@ def test_a_lambda_takes_the_default_name() -> None:
     assert name_of(coroutine, default="condition") == "coroutine"
 
 
+class Named:
+    """As the runnables of other packages are."""
+
+    def get_name(self) -> str:
+        return "by itself"
+
+    async def ainvoke(self, given: Any) -> Any: ...
+
+
+class Unnamed:
+    def invoke(self, given: Any) -> Any: ...
+
+
+def test_a_runnable_is_called_what_it_says_or_after_its_class() -> None:
+    assert name_of(Named()) == "by itself"
+    assert name_of(Unnamed()) == "Unnamed"
+
+
+@pytest.mark.parametrize("action", [5, {"a": len}, None])
+def test_what_cannot_be_called_has_no_name(action: Any) -> None:
+    with pytest.raises(GraphValidationError, match="Expected a function or another callable, got"):
+        name_of(action)
+
+
 def generator(state: Any) -> Iterator[int]:
     yield 1
 
@@ -78,7 +102,14 @@ async def async_generator(state: Any) -> AsyncIterator[int]:
     yield 1
 
 
-@pytest.mark.parametrize("action", [generator, async_generator])
+class Generates:
+    def __call__(self, state: Any) -> Iterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize(
+    "action", [generator, async_generator, Generates(), Generates().__call__, functools.partial(generator)]
+)
 def test_generators_are_refused(action: Callable[..., Any]) -> None:
     with pytest.raises(NodeSignatureError, match="Node 'n' is a generator"):
         check_action("n", action)
@@ -107,37 +138,20 @@ def test_what_cannot_be_called_is_refused(action: Any) -> None:
         check_action("n", action)
 
 
+def test_parameters_that_are_given_by_name_are_allowed_and_those_that_nobody_gives_are_named() -> None:
+    def action(state: Any, config: Any, *, store: Any, mode: str) -> None: ...
+
+    given: Any = (("config", "config"), ("store", "store"))
+    check_action("n", functools.partial(action, mode="x"), given)
+    check_path("n", functools.partial(action, mode="x"), given)
+    with pytest.raises(
+        NodeSignatureError, match=r"the state, and 'config', and 'store': .*'mode'.* ask, by"
+    ) as e:
+        check_action("n", action, given)
+    assert "config, writer, store, previous, runtime, error" in str(e.value)
+
+
 def test_further_parameters_with_defaults_are_allowed() -> None:
     check_action("n", lambda state, more=1: None)
     check_action("n", functools.partial(two_parameters, more=1))
     check_action("n", lambda *args: None)
-
-
-def to_a_or_end(state: Any) -> Literal["a", "__end__"]:
-    return "a"
-
-
-def test_a_literal_return_declares_where_a_path_leads() -> None:
-    assert literal_ends(to_a_or_end) == {"a": "a", "__end__": "__end__"}
-
-
-def to_somewhere(state: Any) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
-    return None
-
-
-@pytest.mark.parametrize("path", [function, to_somewhere, lambda state: "a", functools.partial(function)])
-def test_other_returns_declare_nothing(path: Callable[[Any], Any]) -> None:
-    assert literal_ends(path) is None
-
-
-class RoutesByCall:
-    def __call__(self, state: Any) -> Literal["a"]:
-        return "a"
-
-
-def test_a_callable_object_declares_by_its_call() -> None:
-    assert literal_ends(RoutesByCall()) == {"a": "a"}
-
-
-def test_a_partial_declares_what_its_function_does() -> None:
-    assert literal_ends(functools.partial(to_a_or_end)) == {"a": "a", "__end__": "__end__"}

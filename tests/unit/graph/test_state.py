@@ -112,7 +112,7 @@ REFUSED_AT_ONCE: dict[str, tuple[Callable[[], StateGraph], str]] = {
         "':' is a reserved character and is not allowed in the node names",
     ),
     "no action": (lambda: StateGraph(State).add_node("a"), "Node 'a' has no action"),
-    "an action that cannot be called": (lambda: StateGraph(State).add_node("a", 5), "Node 'a' is 5"),  # type: ignore[arg-type]
+    "an action that cannot be called": (lambda: StateGraph(State).add_node("a", 5), "Node 'a' is 5"),
     "two branches of one name": (
         lambda: (
             builder("a").add_conditional_edges("a", lambda s: "a").add_conditional_edges("a", lambda s: "a")
@@ -221,8 +221,8 @@ def test_the_signature_changes_with_nodes_and_channels_and_with_nothing_else() -
     assert builder("a").add_edge(START, "a").compile().plan.signature != one
     assert (
         StateGraph(Other)
-        .add_node("a", node)
-        .add_node("b", node)
+        .add_node("a", lambda state: None)
+        .add_node("b", lambda state: None)
         .add_edge(START, "a")
         .compile()
         .plan.signature

@@ -13,7 +13,7 @@ import pytest
 from perdure.constants import ERROR
 from perdure.context import current_task
 from perdure.data import RetryPolicy, Send
-from perdure.errors import GraphBubbleUp, NodeCancelledError, ParentCommand
+from perdure.errors import GraphBubbleUp, NodeCancelledError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan import Policies
@@ -154,8 +154,8 @@ class Signal(GraphBubbleUp):
 
 @pytest.mark.parametrize(
     "signal",
-    [Signal(), ParentCommand(None), BaseExceptionGroup("in a task group", [Signal()]), SystemExit(3)],
-    ids=["signal", "parent command", "in a group", "exit"],
+    [Signal(), BaseExceptionGroup("in a task group", [Signal()]), SystemExit(3)],
+    ids=["signal", "in a group", "exit"],
 )
 async def test_what_is_no_error_is_not_tried_again(signal: BaseException) -> None:
     node = Failing(signal)

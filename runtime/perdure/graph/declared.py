@@ -1,0 +1,67 @@
+"""What add_node is told: names, destinations, and older names for the same."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
+from perdure.errors import DeprecatedNameWarning, GraphValidationError
+from perdure.graph.description import StateNode
+from perdure.pregel.routing import nearest
+
+_RESERVED_CHARACTERS: Final = "|:"
+
+
+def check_name(name: str, known: Mapping[str, StateNode], action: Any) -> None:
+    """Refuse a node without an action, and one whose name is taken, reserved, or means something else."""
+    if action is None:
+        raise GraphValidationError(f"Node {name!r} has no action: call add_node({name!r}, action).")
+    if name in known:
+        raise GraphValidationError(f"Node `{name}` already present.")
+    handles_errors = name == DEFAULT_ERROR_HANDLER or name.startswith(ERROR_HANDLER_PREFIX)
+    if name in RESERVED_NODE_NAMES or handles_errors:
+        raise GraphValidationError(f"Node `{name}` is reserved.")
+    for character in _RESERVED_CHARACTERS:
+        if character in name:
+            raise GraphValidationError(
+                f"'{character}' is a reserved character and is not allowed in the node names: {name!r}."
+            )
+
+
+def renamed(old: str, by_old: Any, new: str, by_new: Any) -> Any:
+    """What was given by either name of a parameter, with a warning if it was the older one."""
+    if by_old is None:
+        return by_new
+    if by_new is not None:
+        raise GraphValidationError(f"`{old}` is an older name of `{new}`: give one of them.")
+    warnings.warn(
+        f"`{old}` is deprecated and will be removed. Please use `{new}` instead.",
+        DeprecatedNameWarning,
+        stacklevel=3,
+    )
+    return by_old
+
+
+def labels_of(destinations: Mapping[str, str] | Sequence[str] | None) -> dict[str, str | None] | None:
+    """Destinations by name, with the labels that were given; None if none were."""
+    if destinations is None:
+        return None
+    if isinstance(destinations, str):
+        raise GraphValidationError(
+            f"destinations is the text {destinations!r}; expected a tuple of names, or a dict of labels by "
+            "name."
+        )
+    return dict(destinations) if isinstance(destinations, Mapping) else dict.fromkeys(destinations)
+
+
+def check_destinations(nodes: Mapping[str, StateNode]) -> None:
+    """Refuse a declared destination that is not there."""
+    for name, node in nodes.items():
+        for target in node.destinations or {}:
+            if target != END and target not in nodes:
+                raise GraphValidationError(
+                    f"Node {name!r} declares that it goes to {target!r}, which is not a node."
+                    + nearest(target, nodes)
+                )

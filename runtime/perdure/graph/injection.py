@@ -1,0 +1,100 @@
+"""Which parameters of an action are given something else than its input."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Final, ForwardRef, Union, get_args, get_origin
+
+from perdure.data import StreamWriter
+from perdure.errors import PerdureWarning
+from perdure.graph.hints import NO_HINT, first_parameter, hint_of
+from perdure.pregel.plan import Injected
+
+_ANNOTATED_AS: Final[dict[Injected, str | None]] = {
+    "config": "RunnableConfig",
+    "writer": "StreamWriter",
+    "store": "BaseStore",
+    "previous": None,
+    "runtime": None,
+    "error": "NodeError",
+}
+"""By the name of the parameter: the name of the type that it may be annotated with, None for any.
+
+Types are told by their names, so that those of other packages serve as well."""
+
+INJECTED_NAMES: Final = ", ".join(_ANNOTATED_AS)
+
+_OPTIONAL = re.compile(r"(?:\w+\.)*(?:Optional|Union)\[(.*)\]", re.DOTALL)
+
+
+def injections_of(function: Callable[..., Any]) -> tuple[tuple[str, Injected], ...]:
+    """The parameters that a node's action, or the path of a conditional edge, asks for by name.
+
+    The first positional parameter takes the input, whatever its name. Warns of a `config` that is
+    annotated as something else, and is therefore not given.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # a builtin that does not tell
+        return ()
+    first = first_parameter(function)
+    return tuple(
+        (name, name)
+        for name in _ANNOTATED_AS
+        if name in parameters
+        and (first is None or name != first.name)
+        and not _is_given(function, name)
+        and _is_asked_for(function, parameters[name], name)
+    )
+
+
+def _is_given(function: Callable[..., Any], name: str) -> bool:
+    """Whether a partial has filled the parameter already."""
+    return isinstance(function, partial) and name in function.keywords
+
+
+def _is_asked_for(function: Callable[..., Any], parameter: inspect.Parameter, name: Injected) -> bool:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        return False
+    expected, hint = _ANNOTATED_AS[name], hint_of(function, name)
+    if expected is None or hint is NO_HINT or hint is Any:
+        return True
+    names = set(_names(hint))
+    if expected in names and names <= {expected, "None"}:
+        return True
+    if name == "config":
+        shown = hint if isinstance(hint, str) else getattr(hint, "__name__", None) or hint
+        warnings.warn(
+            "The 'config' parameter should be typed as 'RunnableConfig' or 'RunnableConfig | None', "
+            f"not '{shown}'. It is not given to {getattr(function, '__name__', function)!r}.",
+            PerdureWarning,
+            stacklevel=2,
+        )
+    return False
+
+
+def _names(hint: Any) -> Iterator[str]:
+    """The names of the types that an annotation allows."""
+    if isinstance(hint, ForwardRef):
+        hint = hint.__forward_arg__
+    if isinstance(hint, str):
+        inside = _OPTIONAL.fullmatch(hint.strip())
+        if inside or "|" in hint:
+            for part in re.split(r"[|,]", inside[1] if inside else hint):
+                yield from _names(part)
+        else:
+            yield hint.partition("[")[0].rpartition(".")[2].strip()
+    elif get_origin(hint) in (Union, UnionType):
+        for part in get_args(hint):
+            yield from _names(part)
+    elif hint is NoneType:
+        yield "None"
+    elif hint == StreamWriter:
+        yield "StreamWriter"
+    else:
+        yield getattr(get_origin(hint) or hint, "__name__", repr(hint))
