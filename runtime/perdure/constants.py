@@ -14,6 +14,9 @@ END: Final = "__end__"
 INPUT: Final = "__input__"
 """The pseudo node that input writes are attributed to."""
 
+ROOT: Final = "__root__"
+"""The one key of a state that is a bare value."""
+
 TASKS: Final = "__pregel_tasks"
 """The channel that holds the Sends of the next superstep."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.channels.base import BaseChannel
@@ -13,19 +13,24 @@ from perdure.channels.last_value import LastValue
 from perdure.channels.named_barrier_value import NamedBarrierValue
 from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
-from perdure.constants import END, START, TASKS, branch_channel, join_channel
+from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
 from perdure.graph.description import Description, StateBranch
-from perdure.graph.schema import channels_of
+from perdure.graph.json_schema import schema_maker
+from perdure.graph.readers import accept_of, context_of, output_of, readers_of
+from perdure.graph.validation import Checks
 from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign
 
 _READ_INPUT = Reader(bare=START)
+
+Readers = Mapping[Any, Reader | None]
 
 
 def plan_of(graph: Description, name: str) -> Plan:
     """The plan of a graph that was found to hang together."""
     channels = _channels(graph)
-    nodes = _nodes(graph)
+    checks = Checks(graph)
+    nodes = _nodes(graph, readers_of(checks))
     reducers = {
         key: channel.operator
         for key, channel in graph.channels.items()
@@ -37,8 +42,8 @@ def plan_of(graph: Description, name: str) -> Plan:
         channels=channels,
         triggered=index_triggers(nodes),
         state_keys=frozenset(graph.channels),
-        input_keys=frozenset(channels_of(graph.input_schema)),
-        output_keys=tuple(channels_of(graph.output_schema)),
+        input_keys=frozenset(key for key in graph.schemas[graph.input_schema] if key in graph.channels),
+        output_keys=output_of(graph),
         untracked=frozenset(k for k, c in graph.channels.items() if isinstance(c, UntrackedValue)),
         plain=frozenset(key for key, channel in graph.channels.items() if type(channel) is LastValue),
         triggers=frozenset(map(branch_channel, graph.nodes)),
@@ -48,7 +53,17 @@ def plan_of(graph: Description, name: str) -> Plan:
         appended=frozenset(key for key, reducer in reducers.items() if reducer is operator.add),
         reduced=frozenset(reducers),
         initial=tuple(key for key, channel in channels.items() if channel.is_available()),
+        defaulted=tuple(
+            key
+            for key, channel in graph.channels.items()
+            if isinstance(channel, BinaryOperatorAggregate) and channel.default is not None
+        ),
         signature=sign(nodes, channels),
+        accept=accept_of(name, checks),
+        validators=checks.validators,
+        bare=graph.channels.keys() == {ROOT},
+        context=context_of(graph.context_schema),
+        json_schema=schema_maker(graph, name),
     )
 
 
@@ -66,11 +81,16 @@ def _channels(graph: Description) -> dict[str, BaseChannel[Any, Any]]:
     return channels
 
 
-def _nodes(graph: Description) -> dict[str, NodeSpec]:
-    specs = {START: _spec(graph, START, lambda given: given, Calling.INPUT, (START,), _READ_INPUT)}
+def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
+    state = graph.state_schema
+    start = (lambda given: given, Calling.INPUT, (START,), _READ_INPUT)
+    specs = {START: _spec(graph, START, *start, _branches(graph, START, readers, state))}
     for name, node in graph.nodes.items():
         joins = (join_channel(starts, end) for starts, end in sorted(graph.waiting_edges) if end == name)
-        specs[name] = _spec(graph, name, node.action, node.calling, (branch_channel(name), *joins))
+        schema = state if node.input_schema is None else node.input_schema
+        branches = _branches(graph, name, readers, schema)
+        triggers = (branch_channel(name), *joins)
+        specs[name] = _spec(graph, name, node.action, node.calling, triggers, readers[schema], branches)
     return specs
 
 
@@ -80,7 +100,8 @@ def _spec(
     action: Callable[..., Any],
     calling: Calling,
     triggers: tuple[str, ...],
-    reader: Reader | None = None,
+    reader: Reader | None,
+    branches: tuple[Branch, ...],
 ) -> NodeSpec:
     ends = sorted(end for start, end in graph.edges if start == name and end != END)
     joins = [
@@ -94,10 +115,18 @@ def _spec(
         calling=calling,
         triggers=triggers,
         edges=(*((branch_channel(end), None) for end in ends), *joins),
-        branches=tuple(map(_branch, graph.branches.get(name, {}).values())),
+        branches=branches,
         reader=reader,
     )
 
 
-def _branch(branch: StateBranch) -> Branch:
-    return Branch(name=branch.name, path=branch.path, ends=branch.ends, injects=branch.injects)
+def _branches(graph: Description, source: str, readers: Readers, schema: Any) -> tuple[Branch, ...]:
+    """The conditional edges of a node, whose paths are given what the node is unless they say otherwise."""
+    return tuple(
+        _branch(branch, readers[schema if branch.input_schema is None else branch.input_schema])
+        for branch in graph.branches.get(source, {}).values()
+    )
+
+
+def _branch(branch: StateBranch, reader: Reader | None) -> Branch:
+    return Branch(name=branch.name, path=branch.path, ends=branch.ends, reader=reader, injects=branch.injects)

@@ -14,7 +14,7 @@ from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.opening import RunRequest
-from perdure.pregel.plan import Plan
+from perdure.pregel.plan import Described, Plan
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
@@ -135,6 +135,21 @@ class Pregel:
         settings = parse_config(config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
 
+    def get_input_jsonschema(self) -> dict[str, Any]:
+        """The JSON schema of what the graph is invoked with."""
+        return self._json_schema("input") or {}
+
+    def get_output_jsonschema(self) -> dict[str, Any]:
+        """The JSON schema of what an invocation returns."""
+        return self._json_schema("output") or {}
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """The JSON schema of `context`; None if the graph declares none."""
+        return self._json_schema("context")
+
+    def _json_schema(self, what: Described) -> dict[str, Any] | None:
+        return None if self.plan.json_schema is None else self.plan.json_schema(what)
+
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):
             raise GraphValidationError(
@@ -187,12 +202,16 @@ class Pregel:
         return Scope(
             settings=settings,
             clock=self._clock,
-            context=above.context if above is not None and context is None else context,
+            context=above.context if above is not None and context is None else self._context(context),
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
             random=random.random,
         )
+
+    def _context(self, given: Any) -> Any:
+        make = self.plan.context
+        return given if make is None or given is None else make(given)
 
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
         if chosen is None:

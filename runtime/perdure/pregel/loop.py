@@ -148,7 +148,7 @@ class Loop:
         """Tell the reader what a task wrote."""
         if self.events is not None:
             update = update_event(task, self.output_keys, self._output)
-            self.events.put("updates", {task.name: _handed_out(update), **extra})
+            self.events.put("updates", {task.name: update, **extra})
 
     def put_values(self) -> None:
         """Tell the reader what the output is now."""
@@ -157,7 +157,9 @@ class Loop:
 
     def _output_now(self) -> Any:
         keys = self.output_keys
-        return self.state.value(keys, None) if isinstance(keys, str) else self.state.select(keys)
+        if isinstance(keys, str):
+            return shallow_copy(self.state.value(keys, None))
+        return self.state.select(keys)
 
     async def _apply(self, tasks: list[Task]) -> None:
         checkpoint_id = self.ids.next()
@@ -195,13 +197,6 @@ class Loop:
         except Exception as failure:
             if failure is not error:
                 error.add_note(f"What had finished could not be stored: {failure!r}")
-
-
-def _handed_out(update: Any) -> Any:
-    """An update event's payload, whose containers are the reader's to change."""
-    if isinstance(update, list):
-        return [_handed_out(part) for part in update]
-    return None if update is None else {key: shallow_copy(value) for key, value in update.items()}
 
 
 def first_failure(failed: Sequence[Task]) -> BaseException:

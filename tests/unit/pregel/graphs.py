@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 import anyio
 import anyio.lowlevel
 
-from perdure.constants import START
+from perdure.constants import END, START
 from perdure.graph.state import StateGraph
 
 Action = Callable[[Any], Awaitable[Any]]
@@ -39,6 +39,16 @@ def returns(value: Any) -> Action:
         return value
 
     return action
+
+
+def ends(seen: list[Any], end: str = END) -> Callable[[Any], str]:
+    """A path that notes what it is given, and always leads to the same end."""
+
+    def path(state: Any) -> str:
+        seen.append(state)
+        return end
+
+    return path
 
 
 def fails(error: BaseException) -> Action:
