@@ -165,7 +165,11 @@ class Loop:
         checkpoint_id = self.ids.next()
         changed, updated = apply(self.state, tasks, checkpoint_id, undo=self.recorder is not None)
         self.checkpoint_id, self.source, self.step = checkpoint_id, "loop", self.step + 1
-        following = prepare(self.plan, self.state, updated, self.superstep())
+        failure: Exception | None = None
+        try:
+            following = prepare(self.plan, self.state, updated, self.superstep())
+        except Exception as error:  # a schema refuses the state; what led to it has finished all the same
+            following, failure = [], error
         if self.recorder is not None:
             await self.recorder.superstep_finished(
                 tasks,
@@ -173,12 +177,14 @@ class Loop:
                 checkpoint_id,
                 source="loop",
                 step=self.step,
-                end=RunEnd(status="success") if self.root and not following else None,
+                end=RunEnd(status="success") if self.root and not following and failure is None else None,
                 rides=tasks[0].spec.name == START,
             )
         self.tasks = following
         if self.events is not None and not self._output.isdisjoint(changed):
             self.put_values()
+        if failure is not None:
+            raise failure
 
     async def _nothing_to_do(self) -> None:
         if self.recorder is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import operator
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
 import typing_extensions
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from perdure.checkpoint.memory import InMemorySaver
@@ -18,6 +21,7 @@ from perdure.graph.state import StateGraph
 from perdure.managed import IsLastStep, RemainingSteps
 from perdure.pregel.graph import Pregel
 from perdure.runtime import get_runtime
+from perdure.testing.exact import exactly_equal
 from tests.unit.pregel.graphs import ends, returns, thread
 
 
@@ -223,6 +227,48 @@ async def test_a_branch_with_a_schema_of_its_own_is_given_that() -> None:
 
     await builder.compile().ainvoke({"name": "n", "x": 1})
     assert seen == [Data(x=2, name="n")]
+
+
+# Values on their way
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner) | st.tuples(inner) | st.dictionaries(st.text(), inner) | st.frozensets(st.text())
+    ),
+    max_leaves=8,
+)
+
+
+class AnyDict(TypedDict, total=False):
+    x: Any
+
+
+@dataclasses.dataclass
+class AnyData:
+    x: Any
+
+
+class AnyModel(BaseModel):
+    x: Any
+
+
+@given(value=VALUES, schema=st.sampled_from([AnyDict, AnyData, AnyModel, object]))
+def test_a_value_is_stored_seen_and_returned_as_it_was_given(value: Any, schema: Any) -> None:
+    graph, seen = seeing(schema)
+    stored = Pregel(graph.plan, checkpointer=InMemorySaver())
+    whole = {object: value}.get(schema, {"x": value})
+    assume(whole is not None)
+
+    async def run() -> Any:
+        result = await stored.ainvoke(whole, thread())
+        return result, (await stored.aget_state(thread())).values
+
+    result, values = asyncio.run(run())
+    told = seen[0] if schema in (object, AnyDict) else {"x": seen[0].x}
+    for other in (result, values, told):
+        assert exactly_equal(other, whole)
 
 
 # Managed values

@@ -300,7 +300,18 @@ async def test_a_state_that_no_node_could_read_can_be_looked_at() -> None:
         await compiled.ainvoke({"low": 0}, thread())
 
     snapshot = await compiled.aget_state(thread())
-    assert snapshot.values == {"low": 0}
+    assert (snapshot.values, snapshot.next) == ({"low": 0}, ("look",))
+
+
+async def test_what_led_to_a_state_that_no_node_could_read_is_kept() -> None:
+    compiled = Pregel(graph({"low": 5}, schema=Range).plan, checkpointer=InMemorySaver())
+    with pytest.raises(ValidationError, match="low is above high"):
+        await compiled.ainvoke({"low": 0, "high": 1}, thread())
+    with pytest.raises(ValidationError, match="low is above high"):
+        await compiled.ainvoke(None, thread())
+
+    assert (await compiled.aget_state(thread())).values == {"low": 5, "high": 1}
+    assert await compiled.ainvoke({"high": 7}, thread()) == {"low": 5, "high": 7}
 
 
 class Legacy(BaseModel):
