@@ -10,7 +10,7 @@ from pydantic_core import CoreSchema, SchemaValidator
 from pydantic_core.core_schema import (
     any_schema,
     definitions_schema,
-    no_info_after_validator_function,
+    no_info_wrap_validator_function,
 )
 
 from perdure.errors import GraphValidationError
@@ -99,13 +99,15 @@ class ModelParts:
             # Not as a part of the type "model": of a class that is complete, pydantic takes the validator
             # that it has, whatever the schema says.
             inner = self._rebuilt(part["schema"], fields)
-            return cast("Part", no_info_after_validator_function(self._instance, cast("CoreSchema", inner)))
+            return cast("Part", no_info_wrap_validator_function(self._instance, cast("CoreSchema", inner)))
         return {**part, "schema": self._rebuilt(part["schema"], fields)}
 
-    def _instance(self, validated: tuple[dict[str, Any], dict[str, Any] | None, set[str]]) -> BaseModel:
-        """An instance of what the fields were found to be, as pydantic's own validators make it."""
+    def _instance(self, given: Any, validate_fields: Callable[[Any], Any]) -> BaseModel:
+        """An instance of what the fields are found to be, as pydantic's own validators make it."""
+        if isinstance(given, self.model):  # a model validator has made it
+            return given
+        fields, extra, fields_set = validate_fields(given)
         instance = self.model.__new__(self.model)
-        fields, extra, fields_set = validated
         object.__setattr__(instance, "__dict__", fields)
         object.__setattr__(instance, "__pydantic_fields_set__", fields_set)
         object.__setattr__(instance, "__pydantic_extra__", extra)

@@ -112,8 +112,20 @@ def hints_of(declared: Any) -> dict[str, Any]:
             f"The annotations of {name_of_schema(cls)} name {error.name!r}, which cannot be found from where "
             "it is declared. Declare both at the top of a module that is imported as one."
         ) from error
-    given = dict(zip(getattr(cls, "__parameters__", ()), get_args(declared), strict=False))
+    given = _parameters(declared)
     return {key: _filled_in(hint, given) for key, hint in hints.items()} if given else hints
+
+
+def _parameters(declared: Any) -> dict[Any, Any]:
+    """What the parameters of a generic schema, and of those that it is derived from, stand for."""
+    cls = get_origin(declared) or declared
+    own = getattr(cls, "__parameters__", ())
+    given = dict(zip(own, get_args(declared), strict=False))
+    for base in getattr(cls, "__orig_bases__", ()):
+        for parameter, argument in _parameters(base).items():
+            if parameter not in own:  # or the class uses the name for something else
+                given.setdefault(parameter, _filled_in(argument, given))
+    return given
 
 
 def _filled_in(hint: Any, given: dict[Any, Any]) -> Any:

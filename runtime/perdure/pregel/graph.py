@@ -54,7 +54,7 @@ class Pregel:
 
     async def ainvoke(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
@@ -64,7 +64,8 @@ class Pregel:
         """Run the graph to its end and return the output.
 
         Args:
-            input: a mapping of state keys; None continues what the thread had left to do.
+            input: a mapping of state keys, or an object with such attributes; of a state that is a bare
+                value, that; None continues what the thread had left to do.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
             context: what nodes find as `runtime.context`; default: the surrounding run's.
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
@@ -85,7 +86,7 @@ class Pregel:
 
     def astream(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,

@@ -89,7 +89,7 @@ async def test_a_default_is_kept_with_the_thread() -> None:
 async def test_an_input_may_be_an_object() -> None:
     graph, seen = seeing(Data)
 
-    assert await graph.ainvoke(Data(x=3)) == {"x": 3, "items": [0, 0], "name": "nobody"}  # type: ignore[arg-type]
+    assert await graph.ainvoke(Data(x=3)) == {"x": 3, "items": [0, 0], "name": "nobody"}
     assert seen == [Data(x=3, items=[0, 0])]
 
 

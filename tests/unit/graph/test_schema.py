@@ -206,6 +206,25 @@ def test_parameters_of_a_generic_schema_are_filled_in() -> None:
     assert filled["items"].get() == []
 
 
+def test_parameters_of_the_schema_that_one_is_derived_from_are_filled_in() -> None:
+    class Box(TypedDict, Generic[Element], total=False):
+        items: Annotated[Element, operator.add]
+
+    class Lists(Box[list[int]]):
+        more: int
+
+    @dataclasses.dataclass
+    class Data(Generic[Element]):
+        items: Annotated[Element, operator.add]
+
+    @dataclasses.dataclass
+    class Texts(Data[str]):
+        more: int = 0
+
+    assert channels_of(Lists)["items"].get() == []
+    assert channels_of(Texts)["items"].get() == ""
+
+
 def first(left: int | None, right: int) -> int:
     return right if left is None else left
 

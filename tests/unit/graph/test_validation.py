@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 from collections.abc import Callable
 from typing import Annotated, Any, Self, TypedDict
@@ -23,7 +24,8 @@ from perdure.errors import (
 from perdure.graph.state import StateGraph
 from perdure.managed import RemainingSteps
 from perdure.pregel.graph import Pregel
-from tests.unit.pregel.graphs import thread
+from tests.unit.pregel.graphs import Gate, thread
+from tests.unit.pregel.test_crashes import Scene
 
 Action = Callable[[Any], Any]
 
@@ -252,7 +254,7 @@ async def test_only_what_an_input_sets_is_written(given: Any) -> None:
 async def test_an_input_that_is_no_state_is_refused() -> None:
     for given in (5, [1], Command(update={}), Send("look", {})):
         with pytest.raises(InvalidUpdateError, match=r"Expected dict, got .*: the input of graph 'checked'"):
-            await graph().ainvoke(given)  # type: ignore[arg-type]
+            await graph().ainvoke(given)
 
 
 class Range(BaseModel):
@@ -342,6 +344,18 @@ async def test_validators_before_and_around_a_model_may_change_what_comes_in() -
     assert seen[0] == Legacy.model_construct(name="x", seen=["wrapped", "wrapped"])
 
 
+async def test_a_validator_around_a_model_may_hand_one_on() -> None:
+    class Made(BaseModel):
+        x: int = 0
+
+        @model_validator(mode="wrap")
+        @classmethod
+        def made(cls, given: Any, handler: Any) -> Any:
+            return handler(cls.model_construct(x=9) if given == {"x": 3} else given)
+
+    assert await graph(schema=Made).ainvoke({"x": 3}) == {"x": 9}
+
+
 async def test_an_unknown_key_of_an_input_is_warned_of_or_refused_as_the_model_says() -> None:
     class Forbids(BaseModel):
         model_config = ConfigDict(extra="forbid")
@@ -401,6 +415,34 @@ async def test_a_managed_value_of_a_model_is_asked_of_no_input() -> None:
     await graph(schema=Managed, seen=seen).ainvoke({"name": "x"}, {"recursion_limit": 7})
 
     assert seen[0].remaining == 7
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+async def test_an_input_that_was_accepted_is_not_validated_again_after_a_crash(durability: Any) -> None:
+    class Counts(BaseModel):
+        x: int
+
+        @field_validator("x")
+        @classmethod
+        def more(cls, value: int) -> int:
+            return value + 1
+
+    scene, gate = Scene(), Gate({})
+    dying = Pregel(graph(gate, schema=Counts).plan, checkpointer=scene.saver, clock=scene.clock)
+    run = asyncio.create_task(dying.ainvoke({"x": 1}, thread(), durability=durability))
+    await scene.kill(run, gate)
+    alive = Pregel(graph({}, schema=Counts).plan, checkpointer=scene.saver, clock=scene.clock)
+
+    assert await alive.ainvoke(None, thread()) == {"x": 2}
+
+
+async def test_a_child_graph_takes_its_parents_model() -> None:
+    child = graph(lambda state: State(count=state.count + 1))
+
+    async def node(state: State) -> Any:
+        return await child.ainvoke(state)
+
+    assert (await graph(node).ainvoke({"count": 1, "name": "X"}))["count"] == 2
 
 
 # Several schemas
