@@ -16,8 +16,9 @@ from perdure.channels.untracked_value import UntrackedValue
 from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
 from perdure.graph.description import Description, StateBranch
+from perdure.graph.inputs import accept_of
 from perdure.graph.json_schema import schema_maker
-from perdure.graph.readers import accept_of, context_of, output_of, readers_of
+from perdure.graph.readers import context_of, output_of, readers_of
 from perdure.graph.validation import Checks
 from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign
 

@@ -1,4 +1,4 @@
-"""How the inputs of nodes and paths are made, and what is made of an input of the graph."""
+"""How the inputs of nodes and paths are made of the state, and the context of what was given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from perdure.constants import ROOT
 from perdure.graph.description import Description
 from perdure.graph.schema import Kind, kind_of, name_of_schema
-from perdure.graph.validation import Checks, checked_input
+from perdure.graph.validation import Checks
 from perdure.pregel.plan import Reader
 
 
@@ -41,18 +41,6 @@ def _constructor(schema: Any) -> Callable[[dict[str, Any]], Any]:
         return cls(**given)
 
     return build
-
-
-def accept_of(graph: str, checks: Checks) -> Callable[[Any], Mapping[str, Any]] | None:
-    """What makes a mapping of keys of a graph's input; None if it is one, and is not checked."""
-    schema = checks.graph.input_schema
-    if kind_of(schema) is Kind.BARE:
-        return _bare_input
-    return checked_input(graph, checks, schema if kind_of(schema) is Kind.MODEL else None)
-
-
-def _bare_input(given: Any) -> Mapping[str, Any]:
-    return {ROOT: given}
 
 
 def output_of(graph: Description) -> str | tuple[str, ...]:
