@@ -74,7 +74,8 @@ class PregelTask:
 
     Attributes:
         error: what the task last failed with, as text; None if it did not fail.
-        result: what a finished task wrote, by state key; None while it has not finished.
+        result: what a finished task wrote, by state key; of a state that is a bare value, that; None while
+            it has not finished.
     """
 
     id: str
@@ -83,13 +84,17 @@ class PregelTask:
     error: str | None = None
     interrupts: tuple[Any, ...] = ()
     state: Any = None
-    result: dict[str, Any] | None = None
+    result: Any = None
 
 
 class StateSnapshot(NamedTuple):
-    """A thread at rest, seen at one checkpoint."""
+    """A thread at rest, seen at one checkpoint.
 
-    values: dict[str, Any]
+    Attributes:
+        values: the state, private keys included: a dict, or the bare value if that is what the state is.
+    """
+
+    values: dict[str, Any] | Any
     next: tuple[str, ...]
     config: dict[str, Any]
     metadata: dict[str, Any] | None

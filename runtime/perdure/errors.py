@@ -239,5 +239,9 @@ class InvalidUpdateWarning(PerdureWarning):
     """An update names a key that the state does not have."""
 
 
+class PerdureDeprecationWarning(DeprecationWarning):
+    """A name that still works, and what to write in its place."""
+
+
 class UnfencedSaverWarning(PerdureWarning):
     """The saver has no leases: two runs at once on one thread are not kept apart."""

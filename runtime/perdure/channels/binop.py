@@ -66,18 +66,27 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
 
     Attributes:
         operator: the reducer, called as `operator(value so far, value written)`.
+        default: makes what the channel starts from in place of `typ()`; MISSING: it starts empty.
     """
 
-    __slots__ = ("_in_place", "operator", "value")
+    __slots__ = ("_in_place", "default", "operator", "value")
 
     value: Value | Missing
 
-    def __init__(self, typ: Any, operator: Callable[[Any, Any], Any], *, key: str = "") -> None:
+    def __init__(
+        self,
+        typ: Any,
+        operator: Callable[[Any, Any], Any],
+        *,
+        key: str = "",
+        default: Callable[[], Any] | None = None,
+    ) -> None:
         super().__init__(typ, key)
         self.operator = operator
+        self.default = default
         # Not looked up by hash: a callable object need not have one.
         self._in_place = next((in_place for plain, in_place in _IN_PLACE if plain is operator), None)
-        self.value = _initial_value(typ)
+        self.value = _initial_value(typ) if default is None else default()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BinaryOperatorAggregate):
@@ -108,8 +117,11 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
 
     def from_checkpoint(self, stored: Any) -> Self:
         channel = type(self)(self.typ, self.operator, key=self.key)
+        channel.default = self.default
         if stored is not MISSING:
             channel.value = stored
+        elif self.default is not None:
+            channel.value = self.default()
         return channel
 
     def _replacement(self, values: Sequence[Any]) -> Any:

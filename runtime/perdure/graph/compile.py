@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.channels.base import BaseChannel
@@ -14,20 +15,26 @@ from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
 from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
-from perdure.graph.description import Description, StateBranch, StateNode
+from perdure.graph.description import Description, StateNode
+from perdure.graph.inputs import accept_of
+from perdure.graph.json_schema import schema_maker
 from perdure.graph.policies import handlers_of, policies_of
+from perdure.graph.readers import context_of, output_of, readers_of
 from perdure.graph.runnables import run_below
-from perdure.graph.schema import channels_of
-from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Policies, Reader, index_triggers, sign
+from perdure.graph.validation import Checks
+from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign
 
 _READ_INPUT = Reader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)
+
+Readers = Mapping[Any, Reader | None]
 
 
 def plan_of(graph: Description, name: str) -> Plan:
     """The plan of a graph that was found to hang together."""
     channels = _channels(graph)
-    nodes = _nodes(graph)
+    checks = Checks(graph)
+    nodes = _nodes(graph, readers_of(checks))
     reducers = {
         key: channel.operator
         for key, channel in graph.channels.items()
@@ -39,8 +46,8 @@ def plan_of(graph: Description, name: str) -> Plan:
         channels=channels,
         triggered=index_triggers(nodes),
         state_keys=frozenset(graph.channels),
-        input_keys=frozenset(channels_of(graph.input_schema)),
-        output_keys=tuple(channels_of(graph.output_schema)),
+        input_keys=frozenset(key for key in graph.schemas[graph.input_schema] if key in graph.channels),
+        output_keys=output_of(graph),
         untracked=frozenset(k for k, c in graph.channels.items() if isinstance(c, UntrackedValue)),
         plain=frozenset(key for key, channel in graph.channels.items() if type(channel) is LastValue),
         triggers=frozenset(map(branch_channel, graph.nodes)),
@@ -50,7 +57,17 @@ def plan_of(graph: Description, name: str) -> Plan:
         appended=frozenset(key for key, reducer in reducers.items() if reducer is operator.add),
         reduced=frozenset(reducers),
         initial=tuple(key for key, channel in channels.items() if channel.is_available()),
+        defaulted=tuple(
+            key
+            for key, channel in graph.channels.items()
+            if isinstance(channel, BinaryOperatorAggregate) and channel.default is not None
+        ),
         signature=sign(nodes, channels),
+        accept=accept_of(name, checks),
+        validators=checks.validators,
+        bare=graph.channels.keys() == {ROOT},
+        context=context_of(graph.context_schema),
+        json_schema=schema_maker(graph, name),
     )
 
 
@@ -68,51 +85,69 @@ def _channels(graph: Description) -> dict[str, BaseChannel[Any, Any]]:
     return channels
 
 
-def _nodes(graph: Description) -> dict[str, NodeSpec]:
-    specs = {START: _spec(graph, START, _START, (START,), _READ_INPUT)}
+def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
     handlers = handlers_of(graph)
+    leaving, joining = _edges_by_source(graph), _joins_by_end(graph)
+
+    def spec(name: str, node: StateNode, triggers: tuple[str, ...], reader: Reader | None) -> NodeSpec:
+        schema = graph.state_schema if node.input_schema is None else node.input_schema
+        return NodeSpec(
+            name=name,
+            action=node.action if node.subgraph is None else run_below(node.subgraph, graph.channels),
+            calling=node.calling,
+            triggers=triggers,
+            edges=tuple(leaving.get(name, ())),
+            branches=_branches(graph, name, readers, schema),
+            reader=reader,
+            injects=node.injects,
+            policies=None if name == START else policies_of(name, node, graph.defaults, handlers),
+            metadata=node.metadata,
+        )
+
+    specs = {START: spec(START, _START, (START,), _READ_INPUT)}
     for name, node in graph.nodes.items():
-        joins = (join_channel(starts, end) for starts, end in sorted(graph.waiting_edges) if end == name)
-        policies = policies_of(name, node, graph.defaults, handlers)
-        reader = None if node.subgraph is None else _reader_below(graph, node)
-        specs[name] = _spec(graph, name, node, (branch_channel(name), *joins), reader, policies)
+        triggers = (branch_channel(name), *joining.get(name, ()))
+        specs[name] = spec(name, node, triggers, _reader(graph, node, readers))
     return specs
 
 
-def _reader_below(graph: Description, node: StateNode) -> Reader | None:
-    """How the input of a compiled graph is made: of the keys that it shares with the state around it."""
-    if node.input_schema is not None or ROOT in graph.channels:
-        return None
-    return Reader(keys=frozenset(node.subgraph.plan.input_keys & graph.channels.keys()))
+def _edges_by_source(graph: Description) -> dict[str, list[tuple[str, Any]]]:
+    """The writes by which each node's static edges fire: plain edges by their ends, then joins."""
+    leaving: dict[str, list[tuple[str, Any]]] = {}
+    for start, end in sorted(graph.edges):
+        if end != END:
+            leaving.setdefault(start, []).append((branch_channel(end), None))
+    for starts, end in sorted(graph.waiting_edges):
+        for start in dict.fromkeys(starts) if end != END else ():
+            leaving.setdefault(start, []).append((join_channel(starts, end), start))
+    return leaving
 
 
-def _spec(
-    graph: Description,
-    name: str,
-    node: StateNode,
-    triggers: tuple[str, ...],
-    reader: Reader | None = None,
-    policies: Policies | None = None,
-) -> NodeSpec:
-    ends = sorted(end for start, end in graph.edges if start == name and end != END)
-    joins = [
-        (join_channel(starts, end), name)
-        for starts, end in sorted(graph.waiting_edges)
-        if name in starts and end != END
-    ]
-    return NodeSpec(
-        name=name,
-        action=node.action if node.subgraph is None else run_below(node.subgraph, graph.channels),
-        calling=node.calling,
-        triggers=triggers,
-        edges=(*((branch_channel(end), None) for end in ends), *joins),
-        branches=tuple(map(_branch, graph.branches.get(name, {}).values())),
-        reader=reader,
-        injects=node.injects,
-        policies=policies,
-        metadata=node.metadata,
+def _joins_by_end(graph: Description) -> dict[str, list[str]]:
+    joining: dict[str, list[str]] = {}
+    for starts, end in sorted(graph.waiting_edges):
+        joining.setdefault(end, []).append(join_channel(starts, end))
+    return joining
+
+
+def _reader(graph: Description, node: StateNode, readers: Readers) -> Reader | None:
+    """How a node's input is made; a compiled graph's, of the keys that it shares with the state."""
+    if node.input_schema is not None:
+        return readers[node.input_schema]
+    if node.subgraph is not None and ROOT not in graph.channels:
+        return Reader(keys=tuple(key for key in graph.channels if key in node.subgraph.plan.input_keys))
+    return readers[graph.state_schema]
+
+
+def _branches(graph: Description, source: str, readers: Readers, schema: Any) -> tuple[Branch, ...]:
+    """The conditional edges of a node, whose paths are given what the node is unless they say otherwise."""
+    return tuple(
+        Branch(
+            name=branch.name,
+            path=branch.path,
+            ends=branch.ends,
+            reader=readers[schema if branch.input_schema is None else branch.input_schema],
+            injects=branch.injects,
+        )
+        for branch in graph.branches.get(source, {}).values()
     )
-
-
-def _branch(branch: StateBranch) -> Branch:
-    return Branch(name=branch.name, path=branch.path, ends=branch.ends, injects=branch.injects)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from perdure.channels.base import BaseChannel
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
+from perdure.graph.fields import Cell
 from perdure.managed import ManagedValue
 from perdure.pregel.plan import Calling, Injected
 
@@ -76,6 +77,8 @@ class Description(Protocol):
     state_schema: Any
     input_schema: Any
     output_schema: Any
+    context_schema: Any
+    schemas: dict[Any, dict[str, Cell]]
     nodes: dict[str, StateNode]
     edges: set[tuple[str, str]]
     waiting_edges: set[tuple[tuple[str, ...], str]]

@@ -1,76 +1,168 @@
-"""From a state's declaration to its channels."""
+"""From a schema's declaration to its channels."""
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints, is_typeddict
+from enum import Enum, auto
+from functools import partial
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 import typing_extensions
+from pydantic import BaseModel, PydanticUserError, RootModel
+from pydantic.fields import FieldInfo
 
 from perdure.channels.base import BaseChannel
-from perdure.channels.binop import BinaryOperatorAggregate
-from perdure.channels.last_value import LastValue
-from perdure.errors import GraphValidationError, NodeSignatureError
+from perdure.constants import ROOT
+from perdure.errors import GraphValidationError
+from perdure.graph.fields import cell_of
+from perdure.managed import ManagedValue
 
-_QUALIFIERS = (Required, NotRequired, typing_extensions.ReadOnly)
+
+class Kind(Enum):
+    """What a node whose input has the schema is given."""
+
+    BARE = auto()
+    """The one value that the state is."""
+    MAPPING = auto()
+    """A dict, of a TypedDict or of any other class with annotations."""
+    DATACLASS = auto()
+    MODEL = auto()
+    """A pydantic model."""
 
 
-def channels_of(schema: Any) -> dict[str, BaseChannel[Any, Any]]:
-    """The channels of a TypedDict, by key, in the order of declaration.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """A schema, taken apart.
+
+    Attributes:
+        channels, managed: by key, in the order of declaration.
+    """
+
+    kind: Kind
+    channels: dict[str, BaseChannel[Any, Any]]
+    managed: dict[str, type[ManagedValue]]
+
+
+def schema_of(declared: Any) -> Schema:
+    """Take a schema apart: a TypedDict, a dataclass, a pydantic model, or the type of a bare value.
 
     `Annotated[T, reducer]` makes a channel that reduces, `Annotated[T, channel]` is that channel, and
     a plain `T` keeps the last value.
     """
-    schema = get_origin(schema) or schema
-    if not (is_typeddict(schema) or typing_extensions.is_typeddict(schema)):
-        raise GraphValidationError(
-            f"Invalid state_schema: {schema!r}. Expected a TypedDict, whose keys are the state's."
-        )
-    hints = _hints(schema)
-    return {key: _channel(schema, key, hint) for key, hint in hints.items()}
+    kind = kind_of(declared)
+    cells = {
+        key: cell_of(name_of_schema(declared), key, hint, default)
+        for key, (hint, default) in _fields(declared, kind).items()
+    }
+    return Schema(
+        kind=kind,
+        channels={key: cell for key, cell in cells.items() if isinstance(cell, BaseChannel)},
+        managed={key: cell for key, cell in cells.items() if not isinstance(cell, BaseChannel)},
+    )
 
 
-def _hints(schema: Any) -> dict[str, Any]:
+def kind_of(declared: Any) -> Kind:
+    """What a node with this schema is given."""
+    cls = get_origin(declared) or declared
+    if get_origin(declared) is Annotated or not isinstance(cls, type):
+        return Kind.BARE
+    if issubclass(cls, BaseModel):
+        return Kind.BARE if issubclass(cls, RootModel) else Kind.MODEL
+    if dataclasses.is_dataclass(cls):
+        return Kind.DATACLASS
+    return Kind.MAPPING if is_typed_dict(cls) or hints_of(cls) else Kind.BARE
+
+
+def is_typed_dict(declared: Any) -> bool:
+    """Whether this is a TypedDict, of `typing` or of `typing_extensions`."""
+    cls = get_origin(declared) or declared
+    return is_typeddict(cls) or typing_extensions.is_typeddict(cls)
+
+
+def name_of_schema(declared: Any) -> str:
+    """A schema's name, for messages."""
+    return getattr(get_origin(declared) or declared, "__name__", None) or repr(declared)
+
+
+_Default = Callable[[], Any]
+
+
+def _fields(declared: Any, kind: Kind) -> dict[str, tuple[Any, _Default | None]]:
+    """The keys of a schema with their annotations, and what makes their defaults."""
+    if kind is Kind.BARE:
+        return {ROOT: (declared, None)}
+    if kind is Kind.MODEL:
+        return {key: (_spelt(field), _model_default(field)) for key, field in fields_of(declared).items()}
+    hints = hints_of(declared)
+    if kind is Kind.MAPPING:
+        return {key: (hint, None) for key, hint in hints.items() if key != "__slots__"}
+    # A field that is not given to the constructor is the object's own, not the state's.
+    fields = [field for field in dataclasses.fields(get_origin(declared) or declared) if field.init]
+    return {field.name: (hints[field.name], _dataclass_default(field)) for field in fields}
+
+
+def hints_of(declared: Any) -> dict[str, Any]:
+    """Annotations, resolved; those of a generic class with its parameters in their place."""
+    cls = get_origin(declared) or declared
     try:
-        return get_type_hints(schema, include_extras=True)
+        hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
         raise GraphValidationError(
-            f"The annotations of {schema.__name__} name {error.name!r}, which cannot be found from where "
+            f"The annotations of {name_of_schema(cls)} name {error.name!r}, which cannot be found from where "
             "it is declared. Declare both at the top of a module that is imported as one."
         ) from error
+    given = _parameters(declared)
+    return {key: _filled_in(hint, given) for key, hint in hints.items()} if given else hints
 
 
-def _channel(schema: Any, key: str, hint: Any) -> BaseChannel[Any, Any]:
-    while get_origin(hint) in _QUALIFIERS:
-        (hint,) = get_args(hint)
-    if get_origin(hint) is not Annotated:
-        return LastValue(hint, key)
-    typ, *metadata = get_args(hint)
-    for item in metadata:
-        if isinstance(item, BaseChannel):
-            channel = item.copy()
-            channel.key = key
-            return channel
-        if isinstance(item, type) and issubclass(item, BaseChannel):
-            return item(typ, key=key)
-    if metadata and callable(metadata[-1]):
-        return BinaryOperatorAggregate(typ, _checked_reducer(schema, key, metadata[-1]), key=key)
-    return LastValue(typ, key)
+def _parameters(declared: Any) -> dict[Any, Any]:
+    """What the parameters of a generic schema, and of those that it is derived from, stand for."""
+    cls = get_origin(declared) or declared
+    own = getattr(cls, "__parameters__", ())
+    given = dict(zip(own, get_args(declared), strict=False))
+    for base in getattr(cls, "__orig_bases__", ()):
+        for parameter, argument in _parameters(base).items():
+            if parameter not in own:  # or the class uses the name for something else
+                given.setdefault(parameter, _filled_in(argument, given))
+    return given
 
 
-def _checked_reducer(schema: Any, key: str, reducer: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    try:
-        signature = inspect.signature(reducer)
-    except ValueError:  # a builtin that does not tell; calling it will
-        return reducer
-    positional = [
-        p
-        for p in signature.parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
-    ]
-    if len(positional) != 2 and not any(p.kind is p.VAR_POSITIONAL for p in positional):
-        raise NodeSignatureError(
-            f"Invalid reducer signature for {schema.__name__}.{key}. Expected (a, b) -> c. Got {signature}"
-        )
-    return reducer
+def _filled_in(hint: Any, given: dict[Any, Any]) -> Any:
+    if isinstance(hint, TypeVar | typing_extensions.TypeVar):
+        return given.get(hint, hint)
+    parameters = getattr(hint, "__parameters__", ())
+    return hint[tuple(given.get(each, each) for each in parameters)] if parameters else hint
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A pydantic model's fields, once all that its annotations name can be found."""
+    if not model.__pydantic_complete__:
+        try:
+            model.model_rebuild()
+        except (PydanticUserError, NameError) as error:
+            raise GraphValidationError(
+                f"The pydantic model {model.__name__} is not complete: {error}"
+            ) from error
+    return model.model_fields
+
+
+def _spelt(field: FieldInfo) -> Any:
+    """A field's annotation as it was written, for pydantic keeps its parts apart."""
+    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+
+
+def _model_default(field: FieldInfo) -> _Default | None:
+    if field.is_required() or getattr(field, "default_factory_takes_validated_data", False):
+        return None
+    return partial(field.get_default, call_default_factory=True)
+
+
+def _dataclass_default(field: dataclasses.Field[Any]) -> _Default | None:
+    if field.default is not dataclasses.MISSING:
+        return partial(_given, field.default)
+    return None if field.default_factory is dataclasses.MISSING else field.default_factory
+
+
+def _given(value: Any) -> Any:
+    return value

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, TypeVar, get_origin
+
+from typing_extensions import TypeAliasType
 
 from perdure.channels.base import BaseChannel
+from perdure.channels.last_value import LastValue
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.constants import (
@@ -21,17 +25,19 @@ from perdure.constants import (
     join_channel,
 )
 from perdure.data import CachePolicy
-from perdure.errors import GraphValidationError
+from perdure.errors import GraphValidationError, PerdureDeprecationWarning, PerdureWarning
 from perdure.graph.actions import check_path, literal_ends, name_of
 from perdure.graph.compile import plan_of
 from perdure.graph.declared import check_destinations, check_name, labels_of, renamed
 from perdure.graph.description import NodeDefaults, StateBranch, StateNode
 from perdure.graph.drawing import Drawable, outline_of
+from perdure.graph.fields import Cell
 from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.graph.runnables import action_of
-from perdure.graph.schema import channels_of
+from perdure.graph.schema import name_of_schema, schema_of
 from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
+from perdure.pregel.routing import nearest
 
 logger = logging.getLogger("perdure")
 
@@ -56,19 +62,41 @@ class StateGraph:
     Attributes:
         nodes, edges, waiting_edges, branches: what was added so far.
         defaults: what holds for nodes that do not say otherwise.
-        channels: what the schemas declare, by state key.
+        channels, managed: what the schemas declare, by state key.
+        schemas: by schema, the channels and managed values that it declares.
+        context_schema: what `context` is made as.
     """
 
-    def __init__(self, state_schema: Any, *, input_schema: Any = None, output_schema: Any = None) -> None:
-        """Describe a graph over a TypedDict.
+    def __init__(
+        self,
+        state_schema: Any,
+        context_schema: Any = None,
+        *,
+        input_schema: Any = None,
+        output_schema: Any = None,
+        **deprecated: Any,
+    ) -> None:
+        """Describe a graph over a state.
 
         Args:
-            input_schema: a TypedDict of the keys that an input may write; default: all.
-            output_schema: a TypedDict of the keys that a result shows; default: all.
+            state_schema: a TypedDict, a dataclass, a pydantic model, or the type of a bare value, which
+                is then the whole state.
+            context_schema: a dataclass, a pydantic model or a TypedDict; what runs are called with as
+                `context` may be a dict of its fields.
+            input_schema: the keys that an input may write; default: those of the state schema.
+            output_schema: the keys that a result shows; default: those of the state schema.
+            deprecated: `config_schema`, `input` and `output`, older names of the other three.
         """
+        given = {
+            "context_schema": context_schema,
+            "input_schema": input_schema,
+            "output_schema": output_schema,
+        }
+        given.update(_renamed(deprecated, given))
         self.state_schema = state_schema
-        self.input_schema = input_schema or state_schema
-        self.output_schema = output_schema or state_schema
+        self.context_schema = given["context_schema"]
+        self.input_schema = _or(given["input_schema"], state_schema)
+        self.output_schema = _or(given["output_schema"], state_schema)
         self.nodes: dict[str, StateNode] = {}
         self.edges: set[tuple[str, str]] = set()
         self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()
@@ -76,19 +104,45 @@ class StateGraph:
         self.channels: dict[str, BaseChannel[Any, Any]] = {}
         self.managed: dict[str, type[ManagedValue]] = {}
         self.defaults = NodeDefaults()
+        self.schemas: dict[Any, dict[str, Cell]] = {}
         self.compiled = False
-        for schema in (state_schema, self.input_schema, self.output_schema):
-            self._declare(channels_of(schema))
+        _warn_if_no_type(state_schema)
+        self._register(state_schema)
+        self._register(self.input_schema, managed=False)
+        self._register(self.output_schema, managed=False)
 
-    def _declare(self, channels: Mapping[str, BaseChannel[Any, Any]]) -> None:
-        for key, channel in channels.items():
-            known = self.channels.setdefault(key, channel)
-            if known != channel and type(channel).__name__ != "LastValue":
-                raise GraphValidationError(f"Channel {key!r} already exists with a different type.")
+    def _register(self, schema: Any, *, managed: bool = True) -> None:
+        """Make the keys of a schema part of the state, once. Its own channels give way to what is declared.
 
-    def _register(self, schema: Any) -> None:
-        """Add the keys of a schema that a node reads."""
-        self._declare(channels_of(schema))
+        Args:
+            managed: whether it may declare managed values.
+        """
+        if schema in self.schemas:
+            return
+        declared = schema_of(schema)
+        if declared.managed and not managed:
+            raise GraphValidationError(
+                f"Invalid managed channels detected in {name_of_schema(schema)}: "
+                f"{', '.join(declared.managed)}. Managed channels are not permitted in Input/Output schema."
+            )
+        for key, channel in declared.channels.items():
+            self._declare(key, channel)
+        for key, value in declared.managed.items():
+            self._declare_managed(key, value)
+        self.schemas[schema] = {**declared.channels, **declared.managed}
+
+    def _declare(self, key: str, channel: BaseChannel[Any, Any]) -> None:
+        plain = type(channel) is LastValue
+        if key in self.managed and plain:
+            return
+        known = self.managed.get(key) or self.channels.setdefault(key, channel)
+        if known != channel and not plain:
+            raise GraphValidationError(f"Channel {key!r} already exists with a different type.")
+
+    def _declare_managed(self, key: str, value: type[ManagedValue]) -> None:
+        known = self.channels.get(key) or self.managed.setdefault(key, value)
+        if known is not value:
+            raise GraphValidationError(f"Managed value {key!r} already exists with a different type.")
 
     def add_node(
         self,
@@ -357,3 +411,33 @@ class StateGraph:
             logger.warning(
                 "Adding a %s to a graph that has been compiled does not change what was compiled.", what
             )
+
+
+_RENAMED = {"config_schema": "context_schema", "input": "input_schema", "output": "output_schema"}
+
+
+def _renamed(deprecated: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Deprecated keywords under the names they have now."""
+    for name in deprecated.keys() - _RENAMED.keys():
+        raise TypeError(f"StateGraph() got an unexpected keyword argument {name!r}." + nearest(name, given))
+    for name in deprecated:
+        new = _RENAMED[name]
+        if given[new] is not None:
+            raise TypeError(f"StateGraph() got both {new!r} and {name!r}, which is the old name of it.")
+        warnings.warn(f"`{name}` is deprecated: write `{new}`.", PerdureDeprecationWarning, stacklevel=3)
+    return {_RENAMED[name]: value for name, value in deprecated.items()}
+
+
+def _or(schema: Any, default: Any) -> Any:
+    return default if schema is None else schema
+
+
+def _warn_if_no_type(schema: Any) -> None:
+    if isinstance(schema, type | TypeAliasType | TypeVar) or get_origin(schema) is not None:
+        return
+    warnings.warn(
+        f"Invalid state_schema: {schema!r}. Expected a type or Annotated[type, reducer]. What a run is "
+        "called with is taken as the whole state.",
+        PerdureWarning,
+        stacklevel=3,
+    )

@@ -21,7 +21,7 @@ from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.batch import all_of
 from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.opening import RunRequest
-from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.plan import Described, NodeSpec, Plan
 from perdure.pregel.routing import nearest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
@@ -164,8 +164,9 @@ class Pregel:
         """Run the graph to its end and return the output.
 
         Args:
-            input: a mapping of state keys; None continues what the thread had left to do; so does a
-                Command, after its update, and besides goes where it says.
+            input: a mapping of state keys, or an object with such attributes; of a state that is a bare
+                value, that; None continues what the thread had left to do; so does a Command, after its
+                update, and besides goes where it says.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
             context: what nodes find as `runtime.context`; default: the surrounding run's.
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
@@ -279,6 +280,21 @@ class Pregel:
     def _breakpoints(self, before: Sequence[str] | None, after: Sequence[str] | None) -> Breakpoints | None:
         return breakpoints(before or self.interrupt_before_nodes, after or self.interrupt_after_nodes)
 
+    def get_input_jsonschema(self) -> dict[str, Any]:
+        """The JSON schema of what the graph is invoked with."""
+        return self._json_schema("input") or {}
+
+    def get_output_jsonschema(self) -> dict[str, Any]:
+        """The JSON schema of what an invocation returns."""
+        return self._json_schema("output") or {}
+
+    def get_context_jsonschema(self) -> dict[str, Any] | None:
+        """The JSON schema of `context`; None if the graph declares none."""
+        return self._json_schema("context")
+
+    def _json_schema(self, what: Described) -> dict[str, Any] | None:
+        return None if self.plan.json_schema is None else self.plan.json_schema(what)
+
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):
             raise GraphValidationError(
@@ -330,7 +346,7 @@ class Pregel:
         return Scope(
             settings=self._settings(config, parent),
             clock=self._clock if above is None else above.clock,
-            context=above.context if above is not None and context is None else context,
+            context=above.context if above is not None and context is None else self._context(context),
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
@@ -349,6 +365,10 @@ class Pregel:
         if self.config:
             config = merge_configs(self.config, config)
         return parse_config(config) if parent is None else parse_config(config, parent.settings_below())
+
+    def _context(self, given: Any) -> Any:
+        make = self.plan.context
+        return given if make is None or given is None else make(given)
 
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
         if chosen is None:

@@ -185,7 +185,7 @@ class Loop:
         """Tell the reader what a task wrote."""
         if self.events is not None:
             update = update_event(task, self.output_keys, self._output)
-            self.events.put("updates", {task.name: _handed_out(update), **extra})
+            self.events.put("updates", {task.name: update, **extra})
 
     def put_values(self) -> None:
         """Tell the reader what the output is now."""
@@ -194,13 +194,19 @@ class Loop:
 
     def _output_now(self) -> Any:
         keys = self.output_keys
-        return self.state.value(keys, None) if isinstance(keys, str) else self.state.select(keys)
+        if isinstance(keys, str):
+            return shallow_copy(self.state.value(keys, None))
+        return self.state.select(keys)
 
     async def _apply(self, tasks: list[Task]) -> None:
         checkpoint_id = self.ids.next()
         changed, updated = apply(self.state, tasks, checkpoint_id, undo=self.recorder is not None)
         self.checkpoint_id, self.source, self.step = checkpoint_id, "loop", self.step + 1
-        following = prepare(self.plan, self.state, updated, self.superstep())
+        failure: Exception | None = None
+        try:
+            following = prepare(self.plan, self.state, updated, self.superstep())
+        except Exception as error:  # a schema refuses the state; what led to it has finished all the same
+            following, failure = [], error
         if self.recorder is not None:
             await self.recorder.superstep_finished(
                 tasks,
@@ -208,12 +214,14 @@ class Loop:
                 checkpoint_id,
                 source="loop",
                 step=self.step,
-                end=RunEnd(status="success") if self.root and not following else None,
+                end=RunEnd(status="success") if self.root and not following and failure is None else None,
                 rides=tasks[0].spec.name == START,
             )
         self.tasks = following
         if self.events is not None and not self._output.isdisjoint(changed):
             self.put_values()
+        if failure is not None:
+            raise failure
 
     async def _break(self) -> None:
         """Stop on purpose: what is left to do stays with the thread, which is given back."""
@@ -252,10 +260,3 @@ class Loop:
         except Exception as failure:
             if failure is not error:
                 add_note(error, f"What had finished could not be stored: {failure!r}")
-
-
-def _handed_out(update: Any) -> Any:
-    """An update event's payload, whose containers are the reader's to change."""
-    if isinstance(update, list):
-        return [_handed_out(part) for part in update]
-    return None if update is None else {key: shallow_copy(value) for key, value in update.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
@@ -14,6 +14,10 @@ from perdure.managed import ManagedValue
 
 Injected = Literal["config", "writer", "store", "previous", "runtime", "error"]
 """What an action can ask for by the name of a parameter, beside its input."""
+
+
+Described = Literal["input", "output", "context"]
+"""What of a graph has a JSON schema."""
 
 
 class Calling(Enum):
@@ -30,13 +34,13 @@ class Reader:
     """How an input is made of the state. None in place of a Reader gives the whole state as a dict.
 
     Attributes:
-        keys: the state keys that it has, where they have a value; None: all.
+        keys: the state keys that it has, in their order, where they have a value; None: all.
         bare: the one channel whose value is the whole input.
         managed: keys whose value is computed.
         build: makes of the dict what a node of this schema is given.
     """
 
-    keys: frozenset[str] | None = None
+    keys: Collection[str] | None = None
     bare: str | None = None
     managed: tuple[tuple[str, type[ManagedValue]], ...] = ()
     build: Callable[[dict[str, Any]], Any] | None = None
@@ -116,6 +120,9 @@ class Plan:
         accept: makes a mapping of keys of an input, or refuses it; None: the input is such a mapping.
         validators: state keys whose values are checked, and may be changed, when they are written.
         strict: whether an update that names an unknown key is an error.
+        bare: whether the state is one value, which nodes return as it is.
+        context: makes of the context that a run is called with what nodes are given; None: that itself.
+        json_schema: the JSON schema of the input, the output or the context.
         untracked: state keys that are never stored.
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
@@ -123,6 +130,7 @@ class Plan:
         appended: reduced keys whose reducer changes nothing of the list it appends to.
         reduced: all keys with a reducer.
         initial: channels that have a value before anything is written.
+        defaulted: those whose value is a declared default, of which every run makes its own.
         signature: changes when the nodes or channels do.
     """
 
@@ -144,6 +152,10 @@ class Plan:
     accept: Callable[[Any], Mapping[str, Any]] | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
+    bare: bool = False
+    defaulted: tuple[str, ...] = ()
+    context: Callable[[Any], Any] | None = None
+    json_schema: Callable[[Described], dict[str, Any] | None] | None = None
 
 
 def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:

@@ -24,13 +24,20 @@ _NO_POLICIES = Policies()
 
 
 def prepare(
-    plan: Plan, state: ThreadState, updated: Iterable[str] | None, superstep: Superstep
+    plan: Plan,
+    state: ThreadState,
+    updated: Iterable[str] | None,
+    superstep: Superstep,
+    *,
+    build: bool = True,
 ) -> list[Task]:
     """The tasks of the next superstep: Sends in the order of sending, then nodes by name.
 
     Args:
         updated: the channels that the last superstep wrote to, if that is known; else every
             node is looked at, and those that run come in the order in which they were added.
+        build: whether inputs are made as the nodes' schemas have them, which may fail; who only looks at
+            a thread needs none.
     """
     if updated is None:
         fired = fired_anywhere(plan, state)
@@ -45,16 +52,19 @@ def prepare(
         triggers = fired[name]
         if len(triggers) > 1:
             triggers.sort()
-        given = state.read() if spec.reader is None else _given(spec, state, superstep)
+        given = state.read() if spec.reader is None else _given(spec, state, superstep, build)
         if given is not MISSING:
             tasks.append(Task(spec, (PULL, name), tuple(triggers), given, superstep))
     return tasks
 
 
-def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep) -> Any:
+def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep, build: bool = True) -> Any:
     """The node's input; MISSING where it reads one channel, and that is empty."""
+    reader = spec.reader
+    if not build and (reader is None or reader.bare is None):
+        return None
     try:
-        return read(spec.reader, state, superstep)
+        return read(reader, state, superstep)
     except Exception as error:
         add_note(error, f"Before task with name {spec.name!r} and path {path_text((PULL, spec.name))!r}")
         raise

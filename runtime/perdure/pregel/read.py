@@ -30,8 +30,9 @@ def read(
     keys = state.values if reader.keys is None else reader.keys
     given = state.select(keys)
     if written:
-        for key in written if reader.keys is None else written.keys() & reader.keys:
-            given[key] = shallow_copy(written[key])
+        for key in written if reader.keys is None else reader.keys:
+            if key in written:
+                given[key] = shallow_copy(written[key])
     for key, managed in reader.managed:
         given[key] = managed.get(superstep)
     return given if reader.build is None else reader.build(given)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,7 +27,6 @@ from perdure.data import Command
 from perdure.errors import (
     EmptyInputError,
     GraphValidationError,
-    InvalidUpdateError,
     OrphanTakenError,
     StaleRunError,
     ThreadBusyError,
@@ -39,11 +37,13 @@ from perdure.pregel.commands import check_command, given, recorded
 from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
+from perdure.pregel.objects import mapping_of
 from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, start_with, stored_loop
 from perdure.pregel.runner import clean_up
 from perdure.pregel.session import CommitLine, Session, Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, running_task
+from perdure.pregel.writes import refuse_unknown_keys
 
 
 async def run_graph(request: RunRequest) -> Any:
@@ -98,14 +98,10 @@ def _accepted(request: RunRequest) -> RunRequest:
     if isinstance(given, Command):
         _check_command(request, given)
         return request
-    if plan.accept is not None:
-        return replace(request, input=plan.accept(given))
-    if type(given) is not dict and not isinstance(given, Mapping):
-        raise InvalidUpdateError(
-            f"Expected dict, got {given!r}: the input of graph {plan.name!r} is a mapping of its state's "
-            f"keys, not {type(given).__name__}; None resumes a stored thread."
-        )
-    return request
+    accepted = mapping_of(plan.name, given) if plan.accept is None else plan.accept(given)
+    if plan.strict:
+        refuse_unknown_keys(plan, accepted)
+    return request if accepted is given else replace(request, input=accepted)
 
 
 def _check_command(request: RunRequest, command: Command) -> None:

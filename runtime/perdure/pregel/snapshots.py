@@ -6,9 +6,10 @@ import logging
 import random
 from typing import Any
 
+from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from perdure.config import RunSettings
-from perdure.constants import ERROR, TASKS
+from perdure.constants import ERROR, ROOT, TASKS
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
 from perdure.pregel.commands import apply_commands, kept_commands
@@ -40,7 +41,7 @@ async def read_snapshot(
     stored = await saver.aget_tuple({"configurable": address})
     if stored is None:
         given = {key: value for key, value in address.items() if value is not None}
-        return StateSnapshot({}, (), {"configurable": given}, None, None, None, ())
+        return StateSnapshot(None if plan.bare else {}, (), {"configurable": given}, None, None, None, ())
     return _snapshot(plan, settings, stored, live=settings.checkpoint_id is None)
 
 
@@ -56,7 +57,7 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
         state.restore(TASKS, [send for send in sends if send.node in plan.nodes])
     pending = stored.pending_writes or []
     apply_commands(state, superstep, list(kept_commands(pending).values()), stored.checkpoint["id"])
-    tasks = prepare(plan, state, None, superstep)
+    tasks = prepare(plan, state, None, superstep, build=False)
     restore(plan, tasks, pending)
     tasks = with_handlers(tasks)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
@@ -74,7 +75,7 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
                 exc_info=True,
             )
     return StateSnapshot(
-        values=state.select(key for key in plan.channels if key in plan.state_keys),
+        values=_values(plan, state),
         next=(*waiting, *missing_nodes(plan, stored)),
         config=stored.config,
         metadata=dict(stored.metadata),
@@ -88,11 +89,17 @@ def _is_waiting(task: Task) -> bool:
     return task.writes is None and task.handler is None
 
 
+def _values(plan: Plan, state: ThreadState) -> Any:
+    if plan.bare:
+        return shallow_copy(state.value(ROOT, None))
+    return state.select(key for key in plan.channels if key in plan.state_keys)
+
+
 def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:
     return PregelTask(task.id, task.name, task.path, error=error, result=_result(plan, task))
 
 
-def _result(plan: Plan, task: Task) -> dict[str, Any] | None:
+def _result(plan: Plan, task: Task) -> Any:
     """What a finished task wrote to the state; a key written more than once as `{"$writes": [...]}`."""
     if task.writes is None:
         return None
@@ -100,4 +107,5 @@ def _result(plan: Plan, task: Task) -> dict[str, Any] | None:
     for key, value in task.writes:
         if key in plan.state_keys:
             written.setdefault(key, []).append(value)
-    return {key: values[0] if len(values) == 1 else {"$writes": values} for key, values in written.items()}
+    result = {key: values[0] if len(values) == 1 else {"$writes": values} for key, values in written.items()}
+    return result.get(ROOT) if plan.bare else result

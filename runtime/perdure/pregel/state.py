@@ -59,6 +59,8 @@ class ThreadState:
         self.versions: dict[str, str] = {}
         self.seen: dict[str, dict[str, str]] = {}
         self.counter = 0
+        for name in plan.defaulted:
+            self.channels[name] = plan.channels[name].from_checkpoint(MISSING)
         for name in plan.initial:
             self._refresh(name)
 

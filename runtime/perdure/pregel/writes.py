@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
-from perdure.constants import START
+from perdure.channels.base import shallow_copy
+from perdure.constants import ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
 from perdure.pregel.handoff import departing
+from perdure.pregel.objects import attributes, is_annotated
 from perdure.pregel.plan import Plan
 from perdure.pregel.routing import destination, nearest, targets
 from perdure.pregel.task import Task, Writes
+
+Pairs = Iterable[tuple[Any, Any]]
 
 
 def writes_of(plan: Plan, task: Task, result: Any) -> Writes:
@@ -22,7 +26,7 @@ def writes_of(plan: Plan, task: Task, result: Any) -> Writes:
     if task.spec.writer is not None:
         _depart(task, result)
         writes = task.spec.writer(result)
-    elif type(result) is dict:
+    elif type(result) is dict and not plan.bare:
         _update(plan, task, result.items(), writes)
     elif result is not None:
         _depart(task, result)
@@ -44,11 +48,9 @@ def _add(plan: Plan, task: Task, result: Any, writes: Writes) -> None:
     match result:
         case Command():
             if result.update is not None:
-                _update(plan, task, _pairs(task, result.update), writes)
+                _update(plan, task, _pairs(plan, task, result.update, of_command=True), writes)
             for target in targets(result.goto):
                 writes.extend(destination(plan, task.name, "Command.goto", target))
-        case Mapping():
-            _update(plan, task, result.items(), writes)
         case Send():
             writes.extend(destination(plan, task.name, "its return value", result))
         case list() | tuple() if any(isinstance(item, Command | Send) for item in result):
@@ -56,7 +58,43 @@ def _add(plan: Plan, task: Task, result: Any, writes: Writes) -> None:
                 if item is not None:
                     _add(plan, task, item, writes)
         case _:
-            raise _not_an_update(task, result)
+            _update(plan, task, _pairs(plan, task, result, of_command=False), writes)
+
+
+def _pairs(plan: Plan, task: Task, update: Any, *, of_command: bool) -> Pairs:
+    """An update as pairs of key and value; of a state that is a bare value, anything is one."""
+    if plan.bare and task.spec.name != START:
+        return ((ROOT, update),)
+    if isinstance(update, Mapping):
+        return update.items()
+    if of_command and _are_pairs(update):
+        return update  # type: ignore[no-any-return]
+    if is_annotated(update):
+        return _attributes(plan, task, update)
+    if of_command and ROOT in plan.state_keys:
+        return ((ROOT, update),)
+    raise _not_an_update(task, update)
+
+
+def _are_pairs(update: Any) -> bool:
+    return isinstance(update, list | tuple) and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 for pair in update
+    )
+
+
+def _attributes(plan: Plan, task: Task, update: Any) -> Pairs:
+    """The attributes of an object that are keys of the state; what else it has is its own affair."""
+    written = [pair for pair in attributes(update).items() if pair[0] in plan.state_keys]
+    if not written and not _shares_a_name(update, plan.state_keys):
+        name = type(update).__name__
+        message = f"{_source(task)} returned a {name}, which has no attribute named as a key of the state"
+        _refuse_or_warn(plan, task, name, message)
+    return written
+
+
+def _shares_a_name(update: Any, keys: frozenset[str]) -> bool:
+    """Whether an object that writes nothing could have."""
+    return any(hasattr(update, key) for key in keys)
 
 
 def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
@@ -68,59 +106,83 @@ def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
         )
     hint = " Did you forget `await`?" if isawaitable(result) else ""
     return InvalidUpdateError(
-        f"Expected dict, got {shown} from node {task.name!r}: a node returns a mapping of state keys, "
-        f"a Command, a Send, a list of these, or None, not {type(result).__name__}.{hint}"
+        f"Expected dict, got {shown} from node {task.name!r}: a node returns a mapping of state keys, an "
+        f"object of an annotated class, a Command, a Send, a list of these, or None, "
+        f"not {type(result).__name__}.{hint}"
     )
 
 
-def _pairs(task: Task, update: Any) -> Any:
-    if isinstance(update, Mapping):
-        return update.items()
-    if isinstance(update, list | tuple) and all(isinstance(p, list | tuple) and len(p) == 2 for p in update):
-        return update
-    raise _not_an_update(task, update)
-
-
-def _update(plan: Plan, task: Task, pairs: Any, writes: Writes) -> None:
-    keys = plan.input_keys if task.spec.name == START else plan.state_keys
+def _update(plan: Plan, task: Task, pairs: Pairs, writes: Writes) -> None:
+    is_input = task.spec.name == START
+    keys = plan.input_keys if is_input else plan.state_keys
+    validators = None if is_input else plan.validators or None  # an input was checked when it was accepted
     for key, value in pairs:
-        if key in keys:
+        if key not in keys:
+            _refuse_or_warn(
+                plan,
+                task,
+                str(key),
+                f"{_source(task)} wrote to {key!r}, which is not a key of the state",
+                nearest(str(key), plan.state_keys),
+            )
+        elif validators is None:
             writes.append((key, value))
         else:
-            _warn_unknown(plan, task, key)
+            writes.append((key, _validated(plan, task, key, value)))
+
+
+def _validated(plan: Plan, task: Task, key: str, value: Any) -> Any:
+    validate = plan.validators.get(key)
+    if validate is None:
+        return value
+    try:
+        return validate(value)
+    except Exception as error:
+        error.add_note(f"While validating what node {task.name!r} wrote to state key {key!r}")
+        raise
 
 
 _MOST_WARNINGS = 1_000
 _warned: set[tuple[str, str, str, str]] = set()
 
 
-def _warn_unknown(plan: Plan, task: Task, key: object) -> None:
+def _source(task: Task) -> str:
+    return "The input" if task.name == START else f"Node {task.name!r}"
+
+
+def _refuse_or_warn(plan: Plan, task: Task, what: str, message: str, remedy: str = "") -> None:
     """Once for each graph, node and key: a key that is misspelt is misspelt every time."""
-    seen = (plan.name, plan.signature, task.name, str(key))
+    if plan.strict:
+        raise InvalidUpdateError(f"{message}.{remedy}")
+    seen = (plan.name, plan.signature, task.name, what)
     if seen in _warned or len(_warned) >= _MOST_WARNINGS:
         return
     _warned.add(seen)
-    source = "The input" if task.name == START else f"Node {task.name!r}"
-    warnings.warn(
-        f"{source} wrote to {key!r}, which is not a key of the state; the write is dropped."
-        + nearest(str(key), plan.state_keys),
-        InvalidUpdateWarning,
-        stacklevel=2,
-    )
+    warnings.warn(f"{message}; the write is dropped.{remedy}", InvalidUpdateWarning, stacklevel=2)
+
+
+def refuse_unknown_keys(plan: Plan, given: Mapping[str, Any]) -> None:
+    """Raise InvalidUpdateError for an input that names a key which it may not write."""
+    for key in given:
+        if key not in plan.input_keys:
+            raise InvalidUpdateError(
+                f"The input wrote to {key!r}, which is not a key of the input of graph {plan.name!r}."
+                + nearest(str(key), plan.input_keys)
+            )
 
 
 def update_event(task: Task, output_keys: str | Sequence[str], known: frozenset[str]) -> Any:
     """What the task wrote to the output: a dict, None, or a list of dicts if a key was written twice.
 
-    Of an output that is one bare value, that value.
+    Of an output that is one bare value, that value. Containers are copies, the reader's to change.
     """
     if isinstance(output_keys, str):
-        values = [value for key, value in task.writes or () if key == output_keys]
+        values = [shallow_copy(value) for key, value in task.writes or () if key == output_keys]
         return values if len(values) > 1 else values[0] if values else None
     updates: list[dict[str, Any]] = [{}]
     for key, value in task.writes or ():
         if key in known:
             if key in updates[-1]:
                 updates.append({})
-            updates[-1][key] = value
+            updates[-1][key] = shallow_copy(value)
     return updates if len(updates) > 1 else updates[0] or None

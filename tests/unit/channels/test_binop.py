@@ -324,3 +324,30 @@ def test_what_was_written_stays_the_writers() -> None:
         channel.update([write])
         kept.append(2)
         assert channel.get() == [1]
+
+
+def test_a_default_takes_the_place_of_the_types_empty_value() -> None:
+    made: list[list[int]] = []
+
+    def default() -> list[int]:
+        made.append([1])
+        return made[-1]
+
+    channel: BinaryOperatorAggregate[list[int]] = BinaryOperatorAggregate(list, operator.add, default=default)
+    channel.update([[2]])
+
+    assert channel.get() == [1, 2]
+    assert channel.from_checkpoint([7]).get() == [7]
+    assert channel.from_checkpoint(MISSING).get() == [1]
+    assert channel.copy().get() == [1, 2]
+    assert made == [[1], [1]], "made once for each channel that starts from it, and changed by none"
+
+
+def test_a_default_may_say_that_there_is_nothing_yet() -> None:
+    channel: BinaryOperatorAggregate[Any] = BinaryOperatorAggregate(
+        list, operator.add, default=lambda: MISSING
+    )
+    assert not channel.is_available()
+
+    channel.update([(1,)])
+    assert channel.get() == (1,)

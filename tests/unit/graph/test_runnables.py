@@ -296,7 +296,7 @@ async def test_a_graph_whose_state_is_one_value_is_given_it_whole() -> None:
 
 def test_below_a_state_that_is_one_value_there_are_no_keys_to_share() -> None:
     builder = StateGraph(Log).add_node("child", inner()).add_edge(START, "child")
-    assert builder.compile().plan.nodes["child"].reader == Reader(keys=frozenset({"log", "x"}))
+    assert builder.compile().plan.nodes["child"].reader == Reader(keys=("log", "x"))
     builder.channels[ROOT] = LastValue(Any, ROOT)
 
     assert builder.compile().plan.nodes["child"].reader is None

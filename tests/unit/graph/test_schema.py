@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
-from typing import Annotated, Any, Generic, NotRequired, Required, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NotRequired, Required, TypedDict, TypeVar
 
 import pytest
 import typing_extensions
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.binop import BinaryOperatorAggregate
 from perdure.channels.ephemeral_value import EphemeralValue
 from perdure.channels.last_value import LastValue
 from perdure.channels.topic import Topic
+from perdure.constants import MISSING
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.schema import channels_of
+from perdure.graph.schema import Kind, kind_of, schema_of
+from perdure.managed import IsLastStep, RemainingSteps
 
 Element = TypeVar("Element")
+
+
+def channels_of(schema: Any) -> dict[str, BaseChannel[Any, Any]]:
+    return schema_of(schema).channels
 
 
 def append(left: list[Any], right: Any) -> list[Any]:
@@ -115,7 +123,11 @@ class ThreeParameters(TypedDict):
     x: Annotated[list[int], lambda left, right, more: left]
 
 
-@pytest.mark.parametrize("schema", [OneParameter, ThreeParameters])
+class FunctionBeforeNote(TypedDict):
+    x: Annotated[list[int], lambda left: left, "a note"]
+
+
+@pytest.mark.parametrize("schema", [OneParameter, ThreeParameters, FunctionBeforeNote])
 def test_a_reducer_that_does_not_take_two_values_is_refused_by_key(schema: Any) -> None:
     with pytest.raises(
         NodeSignatureError,
@@ -124,10 +136,221 @@ def test_a_reducer_that_does_not_take_two_values_is_refused_by_key(schema: Any) 
         channels_of(schema)
 
 
-@pytest.mark.parametrize("schema", [int, "State", dict, Annotated[list[int], operator.add]])
-def test_what_is_not_a_typed_dict_is_refused(schema: Any) -> None:
-    with pytest.raises(GraphValidationError, match=r"Invalid state_schema: .* Expected a TypedDict"):
-        channels_of(schema)
+@pytest.mark.parametrize("schema", [int, "State", dict, RootModel[int], Annotated[list[int], operator.add]])
+def test_what_has_no_annotations_is_one_bare_value(schema: Any) -> None:
+    assert kind_of(schema) is Kind.BARE
+    assert list(channels_of(schema)) == ["__root__"]
+
+
+def test_a_bare_value_may_have_a_reducer() -> None:
+    assert channels_of(Annotated[list[int], operator.add])["__root__"].get() == []
+
+
+Items = typing_extensions.TypeAliasType("Items", Annotated[list[int], operator.add])
+Items_of = typing_extensions.TypeAliasType(
+    "Items_of", Annotated[list[Element], operator.add], type_params=(Element,)
+)
+
+
+class MoreSpellings(TypedDict, total=False):
+    optional: Annotated[list[int], operator.add] | None
+    or_none: Annotated[list[int], operator.add] | None
+    optional_inside: Annotated[Annotated[list[int], operator.add] | None, "a note"]
+    note_after: Annotated[list[int], operator.add, "a docstring"]
+    field_after: Annotated[list[int], operator.add, Field(description="a field")]
+    not_required_optional: NotRequired[Annotated[list[int], operator.add] | None]
+    read_only_optional: typing_extensions.ReadOnly[Annotated[list[int], operator.add] | None]
+    alias: Items
+    generic_alias: Items_of[int]
+    instance_in_optional: Annotated[list[int], BinaryOperatorAggregate(list, operator.add)] | None
+
+
+class Model(BaseModel):
+    """The same spellings in pydantic, which takes annotations apart itself."""
+
+    annotated: Annotated[list[int], operator.add]
+    optional: Annotated[list[int], operator.add] | None
+    note_after: Annotated[list[int], operator.add, "a docstring"]
+    field_after: Annotated[list[int], operator.add, Field(description="a field")]
+    field_before: Annotated[list[int], Field(description="a field"), operator.add]
+    beside_a_validator: Annotated[list[int], operator.add, AfterValidator(len)]
+    defaulted: Annotated[list[int], operator.add] = Field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Data:
+    annotated: Annotated[list[int], operator.add]
+    optional: Annotated[list[int], operator.add] | None
+    note_after: Annotated[list[int], operator.add, "a docstring"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "key"),
+    [(schema, key) for schema in (MoreSpellings, Model, Data) for key in schema.__annotations__],
+)
+def test_a_reducer_is_found_wherever_it_stands(schema: Any, key: str) -> None:
+    channel = channels_of(schema)[key]
+
+    assert isinstance(channel, BinaryOperatorAggregate)
+    assert (channel.operator, channel.key, channel.get()) == (operator.add, key, [])
+
+
+def test_parameters_of_a_generic_schema_are_filled_in() -> None:
+    class Box(TypedDict, Generic[Element], total=False):
+        one: Element
+        items: Annotated[Element, operator.add]
+
+    filled = channels_of(Box[list[int]])
+
+    assert filled["one"].typ == list[int]
+    assert filled["items"].get() == []
+
+
+def test_parameters_of_the_schema_that_one_is_derived_from_are_filled_in() -> None:
+    class Box(TypedDict, Generic[Element], total=False):
+        items: Annotated[Element, operator.add]
+
+    class Lists(Box[list[int]]):
+        more: int
+
+    @dataclasses.dataclass
+    class Data(Generic[Element]):
+        items: Annotated[Element, operator.add]
+
+    @dataclasses.dataclass
+    class Texts(Data[str]):
+        more: int = 0
+
+    assert channels_of(Lists)["items"].get() == []
+    assert channels_of(Texts)["items"].get() == ""
+
+
+def first(left: int | None, right: int) -> int:
+    return right if left is None else left
+
+
+@dataclasses.dataclass
+class Defaults:
+    items: Annotated[list[int], operator.add] = dataclasses.field(default_factory=lambda: [1])
+    total: Annotated[int, operator.add] = 5
+    nothing: Annotated[int | None, first] = None
+    plain: int = 7
+    none: Annotated[int, operator.add, "no default"] = dataclasses.field(kw_only=True)
+
+
+class ModelDefaults(BaseModel):
+    items: Annotated[list[int], operator.add] = [1]
+    total: Annotated[int, operator.add] = 5
+    nothing: Annotated[int | None, first] = None
+    plain: int = 7
+    none: Annotated[int, operator.add, "no default"]
+
+
+@pytest.mark.parametrize("schema", [Defaults, ModelDefaults])
+def test_a_reduced_key_starts_from_the_default_of_its_field(schema: Any) -> None:
+    channels = channels_of(schema)
+
+    assert channels["items"].get() == [1]
+    assert channels["total"].get() == 5
+    assert channels["none"].get() == 0, "without a default it starts from the empty value of its type"
+    assert not channels["nothing"].is_available(), "None says that there is no value yet"
+    assert not channels["plain"].is_available(), "what keeps the last value keeps only what was written"
+
+
+def test_defaults_are_made_anew_for_each_empty_channel() -> None:
+    channel = channels_of(Defaults)["items"]
+    channel.get().append(2)
+
+    assert channel.from_checkpoint(MISSING).get() == [1]
+    assert channel.copy().get() == [1, 2]
+
+
+def test_only_what_a_constructor_takes_is_a_key_of_a_dataclass() -> None:
+    @dataclasses.dataclass
+    class State:
+        x: int
+        y: int = dataclasses.field(init=False)
+        shared: ClassVar[int] = 0
+
+    assert list(channels_of(State)) == ["x"]
+
+
+def test_a_hint_named_slots_is_no_key() -> None:
+    class State:
+        __slots__: tuple[str, ...] = ("x",)
+        x: int
+
+    assert list(channels_of(State)) == ["x"]
+
+
+def test_only_fields_are_keys_of_a_model() -> None:
+    class State(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        x: int
+        shared: ClassVar[int] = 0
+        _private: int = 0
+
+    assert list(channels_of(State)) == ["x"]
+
+
+def test_a_model_that_names_what_there_is_not_is_refused() -> None:
+    class State(BaseModel):
+        x: Nowhere  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(GraphValidationError, match="pydantic model State is not complete"):
+        schema_of(State)
+
+
+class Managed(TypedDict, total=False):
+    x: int
+    last: IsLastStep
+    optional: RemainingSteps | None
+    noted: Annotated[RemainingSteps, "a note"]
+    qualified: NotRequired[RemainingSteps]
+
+
+def test_managed_values_are_found_in_every_spelling_and_are_no_channels() -> None:
+    schema = schema_of(Managed)
+
+    assert list(schema.channels) == ["x"]
+    assert list(schema.managed) == ["last", "optional", "noted", "qualified"]
+
+
+def test_a_channel_class_that_needs_more_than_a_type_is_refused_by_key() -> None:
+    class State(TypedDict):
+        x: Annotated[list[int], BinaryOperatorAggregate]
+
+    with pytest.raises(GraphValidationError, match=r"State\.x .* class BinaryOperatorAggregate, which needs"):
+        schema_of(State)
+
+
+class UntypedChannel(TypedDict):
+    x: Annotated[list[int], BinaryOperatorAggregate(None, operator.add)]
+
+
+def test_a_channel_without_a_type_takes_the_annotated_one() -> None:
+    channel = channels_of(UntypedChannel)["x"]
+
+    assert channel.typ == list[int]
+    assert channel.get() == []
+
+
+class Marker:
+    """Metadata that is a class, and so can be called."""
+
+
+class Marked(TypedDict):
+    x: Annotated[list[int], Marker, operator.add]
+    y: Annotated[int, Marker, "a note"]
+    z: Annotated[list[int], operator.add, len]
+
+
+def test_of_all_that_can_be_called_what_takes_two_values_is_the_reducer() -> None:
+    channels = channels_of(Marked)
+
+    assert isinstance(channels["x"], BinaryOperatorAggregate)
+    assert isinstance(channels["y"], LastValue)
+    assert isinstance(channels["z"], BinaryOperatorAggregate)
 
 
 def test_an_annotation_that_cannot_be_found_is_named() -> None:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, TypedDict
 import pytest
 
 from perdure.constants import END, RESERVED_NODE_NAMES, START
-from perdure.errors import GraphValidationError
+from perdure.errors import GraphValidationError, PerdureDeprecationWarning
 from perdure.graph.state import StateGraph
+from perdure.managed import IsLastStep, RemainingSteps
 from perdure.pregel.plan import Calling
 
 
@@ -247,3 +248,80 @@ def test_what_opens_a_saver_is_not_taken_for_one() -> None:
     builder = StateGraph(State).add_node("a", lambda state: None).add_edge(START, "a")
     with pytest.raises(TypeError, match=r"async with .* as saver"):
         builder.compile(opens())  # type: ignore[arg-type]
+
+
+# Schemas
+
+
+class Narrow(TypedDict):
+    x: int
+
+
+class Steps(TypedDict, total=False):
+    x: int
+    remaining: RemainingSteps
+    last: IsLastStep
+
+
+def test_schemas_are_kept_with_what_they_declare() -> None:
+    graph = StateGraph(State, input_schema=Narrow)
+
+    assert list(graph.schemas) == [State, Narrow]
+    assert [list(cells) for cells in graph.schemas.values()] == [["x", "items"], ["x"]]
+    assert (graph.input_schema, graph.output_schema, graph.context_schema) == (Narrow, State, None)
+
+
+@pytest.mark.parametrize("keyword", ["input_schema", "output_schema"])
+def test_managed_values_are_refused_in_an_input_and_an_output(keyword: str) -> None:
+    with pytest.raises(
+        GraphValidationError,
+        match=r"^Invalid managed channels detected in Steps: remaining, last\. Managed channels are not "
+        r"permitted in Input/Output schema\.$",
+    ):
+        StateGraph(State, **{keyword: Steps})
+
+
+def test_a_state_with_managed_values_serves_as_its_own_input_and_output() -> None:
+    graph = StateGraph(Steps)
+
+    assert list(graph.managed) == ["remaining", "last"]
+    assert list(graph.channels) == ["x"]
+
+
+def test_a_key_that_is_managed_in_two_ways_is_refused() -> None:
+    class Other(TypedDict):
+        remaining: IsLastStep
+
+    graph = StateGraph(Steps)
+    with pytest.raises(GraphValidationError, match="Managed value 'remaining' already exists"):
+        graph._register(Other)
+
+
+def test_a_managed_key_that_is_plain_in_a_later_schema_stays_managed() -> None:
+    class Plain(TypedDict):
+        remaining: int
+
+    graph = StateGraph(Steps)
+    graph._register(Plain)
+
+    assert "remaining" not in graph.channels
+    with pytest.raises(GraphValidationError, match="Managed value 'x' already exists with a different type"):
+        graph._register(TypedDict("Managed", {"x": RemainingSteps}))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("input", "input_schema"), ("output", "output_schema"), ("config_schema", "context_schema")],
+)
+def test_old_names_of_schemas_still_serve_and_warn(old: str, new: str) -> None:
+    with pytest.warns(PerdureDeprecationWarning, match=f"`{old}` is deprecated: write `{new}`"):
+        graph = StateGraph(State, **{old: Narrow})
+    assert getattr(graph, new) is Narrow
+
+    with pytest.raises(TypeError, match=f"both '{new}' and '{old}'"):
+        StateGraph(State, **{old: Narrow, new: Narrow})
+
+
+def test_an_unknown_keyword_is_refused_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"keyword argument 'input_shema'\. Did you mean 'input_schema'\?"):
+        StateGraph(State, input_shema=Narrow)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 import anyio
 import anyio.lowlevel
 
-from perdure.constants import START
+from perdure.constants import END, START
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan import Calling, NodeSpec, Policies
@@ -29,7 +29,7 @@ class Log(TypedDict, total=False):
 def logs(name: str) -> Action:
     """A node that appends its name."""
 
-    async def action(state: Log) -> Any:
+    async def action(state: Any) -> Any:
         return {"log": [name]}
 
     return action
@@ -38,16 +38,26 @@ def logs(name: str) -> Action:
 def returns(value: Any) -> Action:
     """A node that returns always the same."""
 
-    async def action(state: Log) -> Any:
+    async def action(state: Any) -> Any:
         return value
 
     return action
 
 
+def ends(seen: list[Any], end: str = END) -> Callable[[Any], str]:
+    """A path that notes what it is given, and always leads to the same end."""
+
+    def path(state: Any) -> str:
+        seen.append(state)
+        return end
+
+    return path
+
+
 def fails(error: BaseException) -> Action:
     """A node that raises."""
 
-    async def action(state: Log) -> Any:
+    async def action(state: Any) -> Any:
         raise error
 
     return action

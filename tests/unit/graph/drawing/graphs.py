@@ -33,9 +33,10 @@ def builder(
     joins: Sequence[tuple[Sequence[str], str]] = (),
     branches: Branches = (),
     subgraphs: Mapping[str, Any] | None = None,
+    **schemas: Any,
 ) -> StateGraph:
     """A graph of nodes that do nothing; branches are pairs of a source and a map, or None."""
-    graph = StateGraph(State)
+    graph = StateGraph(State, **schemas)
     for name in nodes:
         graph.add_node(name, work)
     for name, child in (subgraphs or {}).items():

@@ -31,9 +31,8 @@ def test_nodes_are_the_start_then_those_added_in_their_order_then_the_end() -> N
 
 def test_nodes_know_what_they_run_and_the_ends_know_their_schemas() -> None:
     child = compiled("a", [(START, "a")])
-    description = builder("a", [(START, "a"), ("a", "c")], subgraphs={"c": child})
-    description.input_schema = Given
-    description.output_schema = Shown
+    schemas = {"input_schema": Given, "output_schema": Shown}
+    description = builder("a", [(START, "a"), ("a", "c")], subgraphs={"c": child}, **schemas)
 
     nodes = description.compile().get_graph().nodes
 

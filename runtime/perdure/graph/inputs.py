@@ -1,0 +1,130 @@
+"""What is made of what a graph is invoked with: a mapping of state keys, validated by their models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import CoreSchema, SchemaValidator
+from pydantic_core.core_schema import any_schema, no_info_plain_validator_function, with_default_schema
+
+from perdure.channels.base import BaseChannel
+from perdure.constants import ROOT
+from perdure.graph.schema import Kind, kind_of
+from perdure.graph.validation import HOLDS_ONE_VALUE, Checks, Validate
+from perdure.pregel.objects import mapping_of
+
+
+def accept_of(graph: str, checks: Checks) -> Callable[[Any], Mapping[str, Any]] | None:
+    """What makes a mapping of keys of a graph's input; None if it is one, and is not checked."""
+    schema = checks.graph.input_schema
+    if kind_of(schema) is Kind.BARE:
+        return _bare_input
+    return _checked_input(graph, checks, schema if kind_of(schema) is Kind.MODEL else None)
+
+
+def _bare_input(given: Any) -> Mapping[str, Any]:
+    return {ROOT: given}
+
+
+class ModelInput:
+    """Checks a whole input, once, by the model that declares it; only what was set is written.
+
+    An input to a thread may leave out what the thread has already. One that lacks a field that the model
+    requires is checked field by field, and model validators wait until a node reads the state.
+    """
+
+    __slots__ = ("_aliases", "_fields", "_graph", "_keeps_unknown", "_validators", "_whole")
+
+    def __init__(self, graph: str, checks: Checks, model: type[BaseModel]) -> None:
+        parts = checks.parts_of(model)
+        description = checks.graph
+        self._graph = graph
+        self._fields = [key for key in parts.fields if key in description.channels]
+        self._validators: dict[str, Validate] = {}
+        replaced: dict[str, CoreSchema] = {}
+        for key in parts.fields:
+            channel = description.channels.get(key)
+            if channel is None:  # a managed value
+                replaced[key] = with_default_schema(any_schema(), default=None)
+            elif isinstance(channel, HOLDS_ONE_VALUE):
+                self._validators[key] = parts.field_validator(key)
+            else:
+                self._validators[key] = checks.validators.get(key, _as_it_is)
+                replaced[key] = _incoming(channel, self._validators[key], parts.fields[key])
+        self._whole: SchemaValidator = parts.whole(replaced)
+        self._aliases = _aliases(model)
+        decorators = model.__pydantic_decorators__.model_validators.values()
+        transformed = any(decorator.info.mode in ("before", "wrap") for decorator in decorators)
+        self._keeps_unknown = not transformed and model.model_config.get("extra") != "allow"
+
+    def __call__(self, given: Any) -> Mapping[str, Any]:
+        named = {self._aliases.get(key, key): value for key, value in mapping_of(self._graph, given).items()}
+        unknown = {key: value for key, value in named.items() if key not in self._fields}
+        try:
+            checked = self._checked(named)
+        except Exception as error:
+            error.add_note(f"While validating the input of graph {self._graph!r}")
+            raise
+        # An unknown key goes on, so that who reads it can say which key is the nearest.
+        return {**checked, **unknown} if self._keeps_unknown else checked
+
+    def _checked(self, named: dict[str, Any]) -> dict[str, Any]:
+        try:
+            model = self._whole.validate_python(named)
+        except ValidationError as error:
+            if not _only_lacks(error):
+                raise
+            return {key: self._validators[key](named[key]) for key in self._fields if key in named}
+        set_ = model.model_fields_set
+        return {key: getattr(model, key) for key in self._fields if key in set_}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _incoming(channel: BaseChannel[Any, Any], validate: Validate, field: dict[str, Any]) -> CoreSchema:
+    """The schema of a field in an input that is reduced into what there is."""
+    schema: CoreSchema = no_info_plain_validator_function(validate)
+    if field["schema"]["type"] != "default" and channel.is_available():
+        return with_default_schema(schema, default_factory=channel.get)
+    return schema
+
+
+def _aliases(model: type[BaseModel]) -> dict[str, str]:
+    names = ((field.validation_alias, name) for name, field in model.model_fields.items())
+    return {alias: name for alias, name in names if isinstance(alias, str)}
+
+
+def _only_lacks(error: ValidationError) -> bool:
+    """Whether nothing is wrong with an input but that fields of the model are not in it."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return all(each["type"] == "missing" and len(each["loc"]) == 1 for each in found)
+
+
+def _checked_input(graph: str, checks: Checks, model: type[BaseModel] | None) -> Validate | None:
+    """What checks an input by its model, and by the models that its keys belong to; None: nothing does."""
+    accept = None if model is None else ModelInput(graph, checks, model)
+    others = {
+        key: validate
+        for key, validate in checks.validators.items()
+        if key in checks.graph.schemas[checks.graph.input_schema]
+        and (model is None or not checks.is_checked(model, key))
+        and (model is None or isinstance(checks.graph.channels[key], HOLDS_ONE_VALUE))
+    }
+    if not others:
+        return accept
+
+    def check(given: Any) -> Mapping[str, Any]:
+        checked = dict(mapping_of(graph, given) if accept is None else accept(given))
+        for key in others.keys() & checked.keys():
+            try:
+                checked[key] = others[key](checked[key])
+            except Exception as error:
+                error.add_note(f"While validating state key {key!r} in the input of graph {graph!r}")
+                raise
+        return checked
+
+    return check

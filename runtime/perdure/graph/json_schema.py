@@ -1,0 +1,107 @@
+"""The JSON schemas of what a graph is invoked with, returns, and takes as context."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from perdure.constants import ROOT
+from perdure.errors import GraphValidationError
+from perdure.graph.description import Description
+from perdure.graph.schema import Kind, is_typed_dict, kind_of, schema_of
+from perdure.graph.typed_dicts import adapter_of, made_over
+from perdure.pregel.plan import Described
+
+
+class _AnythingGoes(GenerateJsonSchema):
+    """Describes what JSON has no word for, as a class of no special kind, as anything."""
+
+    def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonSchemaValue:
+        return {}
+
+
+def schema_maker(graph: Description, name: str) -> Callable[[Described], dict[str, Any] | None]:
+    """What makes the JSON schemas of a graph, as it is described now, when it is asked for one."""
+    schemas = (graph.input_schema, graph.output_schema, graph.context_schema)
+    return partial(_json_schema, *schemas, name)
+
+
+def _json_schema(
+    given: Any, returned: Any, context: Any, name: str, what: Described
+) -> dict[str, Any] | None:
+    match what:
+        case "input":
+            return state_json_schema(given, f"{name}Input")
+        case "output":
+            return state_json_schema(returned, f"{name}Output")
+        case "context":
+            return None if context is None else context_json_schema(context)
+
+
+def state_json_schema(schema: Any, title: str) -> dict[str, Any]:
+    """The JSON schema of a state's schema.
+
+    Args:
+        title: for a schema that has no name of its own.
+    """
+    kind, declared = kind_of(schema), schema_of(schema)
+    if kind is Kind.MODEL:
+        return _without(_of_model(schema), declared.managed)
+    if is_typed_dict(schema):
+        made = adapter_of(schema).json_schema(schema_generator=_AnythingGoes)
+        return _without(made, declared.managed)
+    channels = declared.channels
+    if kind is Kind.BARE:
+        made = adapter_of(channels[ROOT].typ).json_schema(schema_generator=_AnythingGoes)
+        return {"title": title, **made}
+    defaults = _defaults(schema)
+    fields: dict[str, Any] = {
+        key: (made_over(channel.typ), defaults.get(key, ...)) for key, channel in channels.items()
+    }
+    config = ConfigDict(arbitrary_types_allowed=True)
+    return _of_model(create_model(title, __config__=config, **fields))
+
+
+def context_json_schema(schema: Any) -> dict[str, Any]:
+    """The JSON schema of a context: of a pydantic model, a TypedDict or a dataclass."""
+    cls = get_origin(schema) or schema
+    if isinstance(cls, type) and issubclass(cls, BaseModel):
+        return _of_model(schema)
+    if is_typed_dict(schema) or dataclasses.is_dataclass(cls):
+        return adapter_of(schema).json_schema(schema_generator=_AnythingGoes)
+    raise GraphValidationError(
+        f"Invalid context schema type: {schema!r}. Expected a pydantic model, a TypedDict or a dataclass."
+    )
+
+
+def _without(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """A schema without managed values, which nobody writes."""
+    for key in keys:
+        schema["properties"].pop(key, None)
+        if key in schema.get("required", ()):
+            schema["required"].remove(key)
+    return schema
+
+
+def _of_model(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(schema_generator=_AnythingGoes)
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    """The defaults of a dataclass; of any other class, the values of its annotated attributes."""
+    cls = get_origin(schema) or schema
+    if not dataclasses.is_dataclass(cls):
+        return {key: getattr(cls, key) for key in schema_of(schema).channels if hasattr(cls, key)}
+    defaults = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = Field(default_factory=field.default_factory)
+    return defaults

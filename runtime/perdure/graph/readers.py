@@ -1,0 +1,67 @@
+"""How the inputs of nodes and paths are made of the state, and the context of what was given."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, get_origin
+
+from pydantic import BaseModel
+
+from perdure.constants import ROOT
+from perdure.graph.description import Description
+from perdure.graph.schema import Kind, kind_of, name_of_schema
+from perdure.graph.validation import Checks
+from perdure.pregel.plan import Reader
+
+
+def readers_of(checks: Checks) -> dict[Any, Reader | None]:
+    """A reader for each schema of a graph."""
+    return {schema: reader_of(checks, schema) for schema in checks.graph.schemas}
+
+
+def reader_of(checks: Checks, schema: Any) -> Reader | None:
+    """How an input of this schema is made; None if it is the whole state as a dict."""
+    graph = checks.graph
+    kind, cells = kind_of(schema), graph.schemas[schema]
+    if kind is Kind.BARE:
+        return Reader(bare=ROOT)
+    managed = tuple((key, graph.managed[key]) for key in cells if key in graph.managed)
+    keys = None if graph.channels.keys() <= cells.keys() else tuple(k for k in cells if k in graph.channels)
+    if kind is Kind.MAPPING:
+        return None if keys is None and not managed else Reader(keys=keys, managed=managed)
+    build = checks.model_of(schema) if kind is Kind.MODEL else _constructor(schema)
+    return Reader(keys=keys, managed=managed, build=build)
+
+
+def _constructor(schema: Any) -> Callable[[dict[str, Any]], Any]:
+    cls = get_origin(schema) or schema
+
+    def build(given: dict[str, Any]) -> Any:
+        return cls(**given)
+
+    return build
+
+
+def output_of(graph: Description) -> str | tuple[str, ...]:
+    """The keys of a result; a single name, if the result is a bare value."""
+    keys = tuple(key for key in graph.schemas[graph.output_schema] if key in graph.channels)
+    return ROOT if keys == (ROOT,) else keys
+
+
+def context_of(schema: Any) -> Callable[[Any], Any] | None:
+    """What makes of a mapping given as context what the schema says; None where nothing is to be made."""
+    cls = get_origin(schema) or schema
+    if not isinstance(cls, type) or not (issubclass(cls, BaseModel) or dataclasses.is_dataclass(cls)):
+        return None
+
+    def make(given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        try:
+            return cls(**given)
+        except Exception as error:
+            error.add_note(f"While making a {name_of_schema(schema)} of the context that was given")
+            raise
+
+    return make
