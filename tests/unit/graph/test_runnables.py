@@ -5,18 +5,16 @@ from __future__ import annotations
 import operator
 import threading
 import warnings
-from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
 import anyio
 import pytest
 
-from perdure.channels.last_value import LastValue
 from perdure.config import RunnableConfig
 from perdure.constants import ROOT, START
 from perdure.data import Send
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.runnables import action_of, run_below
+from perdure.graph.runnables import action_of
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan import Reader
@@ -279,27 +277,21 @@ async def test_a_graph_that_is_bound_to_a_config_runs_with_it_as_a_node() -> Non
     assert {key: config["configurable"][key] for key in "kl"} == {"k": 1, "l": 0}
 
 
-class RunsOnItsBareState:
-    """What a graph whose state is one value shows of itself."""
+async def test_a_graph_whose_state_is_one_value_is_given_it_whole_and_returns_it_whole() -> None:
+    async def double(number: int) -> int:
+        return number * 2
 
-    plan = SimpleNamespace(input_keys=frozenset({ROOT}), output_keys=ROOT)
+    child = StateGraph(int).add_node(double).add_edge(START, "double").compile()
+    graph = StateGraph(int).add_node("child", child).add_edge(START, "child").compile()
 
-    async def ainvoke(self, input: Any, **options: Any) -> Any:
-        return input, options
-
-
-async def test_a_graph_whose_state_is_one_value_is_given_it_whole() -> None:
-    run: Any = run_below(RunsOnItsBareState(), {ROOT})  # type: ignore[arg-type]
-
-    assert await run({"any": "value"}) == ({"any": "value"}, {"output_keys": ROOT})
+    assert graph.plan.nodes["child"].reader == Reader(bare=ROOT)
+    assert await graph.ainvoke(4) == 8
 
 
-def test_below_a_state_that_is_one_value_there_are_no_keys_to_share() -> None:
+def test_a_graph_below_keys_is_given_those_that_it_shares() -> None:
     builder = StateGraph(Log).add_node("child", inner()).add_edge(START, "child")
-    assert builder.compile().plan.nodes["child"].reader == Reader(keys=("log", "x"))
-    builder.channels[ROOT] = LastValue(Any, ROOT)
 
-    assert builder.compile().plan.nodes["child"].reader is None
+    assert builder.compile().plan.nodes["child"].reader == Reader(keys=("log", "x"))
 
 
 # Finding them

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ def test_nodes_are_the_start_then_those_added_in_their_order_then_the_end() -> N
 
 def test_nodes_know_what_they_run_and_the_ends_know_their_schemas() -> None:
     child = compiled("a", [(START, "a")])
-    schemas = {"input_schema": Given, "output_schema": Shown}
+    schemas: Any = {"input_schema": Given, "output_schema": Shown}
     description = builder("a", [(START, "a"), ("a", "c")], subgraphs={"c": child}, **schemas)
 
     nodes = description.compile().get_graph().nodes
