@@ -195,5 +195,13 @@ class InvalidUpdateWarning(PerdureWarning):
     """An update names a key that the state does not have."""
 
 
+class GraphStructureWarning(PerdureWarning):
+    """The graph as described would probably not run as it was meant to; with strict=True, an error."""
+
+
+class InPlaceChangeWarning(PerdureWarning):
+    """With debug on: a node changed in place what it was given, and did not return it."""
+
+
 class UnfencedSaverWarning(PerdureWarning):
     """The saver has no leases: two runs at once on one thread are not kept apart."""

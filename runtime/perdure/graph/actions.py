@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.pregel.plan import Calling
@@ -26,10 +26,10 @@ def name_of(function: Callable[..., Any], default: str | None = None) -> str:
 
 def calling_of(action: Callable[..., Any]) -> Calling:
     """Whether an action is a coroutine function, in whatever wrapping, or must run in a thread."""
-    return Calling.COROUTINE if inspect.iscoroutinefunction(_unwrapped(action)) else Calling.THREAD
+    return Calling.COROUTINE if inspect.iscoroutinefunction(unwrapped(action)) else Calling.THREAD
 
 
-def _unwrapped(action: Callable[..., Any]) -> Any:
+def unwrapped(action: Callable[..., Any]) -> Any:
     """The function or method that runs when `action` is called."""
     function: Any = action
     while isinstance(function, partial):
@@ -62,14 +62,3 @@ def _check(what: str, function: Callable[..., Any]) -> None:
         raise NodeSignatureError(
             f"{what} has the signature {signature}, but is called with one argument, the state: {error}."
         ) from None
-
-
-def literal_ends(path: Callable[..., Any]) -> dict[Any, str] | None:
-    """The destinations that a path declares by returning a Literal; None if it declares none."""
-    try:
-        returned = get_type_hints(_unwrapped(path)).get("return")
-    except (NameError, TypeError):  # annotations that do not resolve declare nothing
-        return None
-    if get_origin(returned) is not Literal:
-        return None
-    return {target: target for target in get_args(returned)}

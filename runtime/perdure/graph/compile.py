@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.channels.base import BaseChannel
@@ -22,7 +22,9 @@ from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_t
 _READ_INPUT = Reader(bare=START)
 
 
-def plan_of(graph: Description, name: str) -> Plan:
+def plan_of(
+    graph: Description, name: str, *, strict: bool = False, renamed: Mapping[str, str] | None = None
+) -> Plan:
     """The plan of a graph that was found to hang together."""
     channels = _channels(graph)
     nodes = _nodes(graph)
@@ -49,6 +51,8 @@ def plan_of(graph: Description, name: str) -> Plan:
         reduced=frozenset(reducers),
         initial=tuple(key for key, channel in channels.items() if channel.is_available()),
         signature=sign(nodes, channels),
+        strict=strict,
+        renamed=dict(renamed or {}),
     )
 
 
@@ -94,10 +98,27 @@ def _spec(
         calling=calling,
         triggers=triggers,
         edges=(*((branch_channel(end), None) for end in ends), *joins),
-        branches=tuple(map(_branch, graph.branches.get(name, {}).values())),
+        branches=tuple(_branch(graph, name, branch) for branch in graph.branches.get(name, {}).values()),
         reader=reader,
     )
 
 
-def _branch(branch: StateBranch) -> Branch:
-    return Branch(name=branch.name, path=branch.path, ends=branch.ends, injects=branch.injects)
+def _branch(graph: Description, source: str, branch: StateBranch) -> Branch:
+    """A path without a schema of its own sees what its node does, and what that returned beside the state."""
+    schema = branch.input_schema
+    if schema is None and source != START:
+        schema = graph.nodes[source].input_schema
+    return Branch(
+        name=branch.name,
+        path=branch.path,
+        ends=branch.ends,
+        reader=None if schema is None else _reader(graph, schema),
+        sees_result=branch.input_schema is None,
+        injects=branch.injects,
+    )
+
+
+def _reader(graph: Description, schema: Any) -> Reader | None:
+    """How an input of a schema is made; None where it is the whole state."""
+    keys = frozenset(channels_of(schema))
+    return None if keys == graph.channels.keys() else Reader(keys=keys)

@@ -31,6 +31,8 @@ class Pregel:
         plan: the graph as it is run.
         checkpointer: where threads are kept.
         store, cache: what nodes are given as the run's store; where their results are cached.
+        interrupt_before_nodes, interrupt_after_nodes: where a run stops until it is resumed; "*": at all.
+        debug: whether runs are told of, superstep by superstep.
     """
 
     def __init__(
@@ -40,12 +42,18 @@ class Pregel:
         checkpointer: BaseCheckpointSaver | bool | None = None,
         store: Any = None,
         cache: Any = None,
+        interrupt_before_nodes: str | Sequence[str] = (),
+        interrupt_after_nodes: str | Sequence[str] = (),
+        debug: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.plan = plan
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
+        self.interrupt_before_nodes = interrupt_before_nodes
+        self.interrupt_after_nodes = interrupt_after_nodes
+        self.debug = debug
         self._clock = clock
 
     @property
@@ -60,6 +68,7 @@ class Pregel:
         context: Any = None,
         output_keys: str | Sequence[str] | None = None,
         durability: Durability | None = None,
+        debug: bool | None = None,
     ) -> Any:
         """Run the graph to its end and return the output.
 
@@ -70,6 +79,8 @@ class Pregel:
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
                 the output schema.
             durability: see Durability; default "async".
+            debug: print every superstep, and warn of values that nodes change in place; default: as the
+                graph was compiled, or the surrounding run.
 
         Raises:
             MissingThreadError: there is a checkpointer, but no thread_id.
@@ -80,7 +91,7 @@ class Pregel:
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        request = self._request(input, config, context, output_keys, durability, None)
+        request = self._request(input, config, context, output_keys, durability, None, debug)
         return await run_graph(request if input is not None else await self._resumed(request))
 
     def astream(
@@ -92,6 +103,7 @@ class Pregel:
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         output_keys: str | Sequence[str] | None = None,
         durability: Durability | None = None,
+        debug: bool | None = None,
     ) -> AsyncIterator[Any]:
         """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
 
@@ -103,7 +115,7 @@ class Pregel:
                 list of modes, pairs `(mode, payload)`.
         """
         events = Events(stream_mode)
-        request = self._request(input, config, context, output_keys, durability, events)
+        request = self._request(input, config, context, output_keys, durability, events, debug)
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
@@ -150,6 +162,7 @@ class Pregel:
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
         events: Events | None,
+        debug: bool | None = None,
     ) -> RunRequest:
         if durability is not None and durability not in _DURABILITIES:
             raise GraphValidationError(
@@ -167,7 +180,7 @@ class Pregel:
         return RunRequest(
             plan=self.plan,
             input=input,
-            scope=self._scope(config, context, events, parent),
+            scope=self._scope(config, context, events, parent, debug),
             saver=self.checkpointer,
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
@@ -180,6 +193,7 @@ class Pregel:
         context: Any,
         events: Events | None,
         parent: Task | None,
+        debug: bool | None,
     ) -> Scope:
         """What this run offers; below a node, what the surrounding run offers unless this one says more."""
         above = None if parent is None else parent.superstep.scope
@@ -191,6 +205,7 @@ class Pregel:
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
+            debug=debug if debug is not None else self.debug or (above is not None and above.debug),
             random=random.random,
         )
 

@@ -65,6 +65,7 @@ class Branch:
         path: given the state, says where to go; sync or async, run in place.
         ends: what the path returns to the node meant; None if it returns names of nodes.
         reader: how the path's input is made.
+        sees_result: whether the path also sees what the node returned under keys that the state lacks.
         injects: parameters of the path that are given something else than its input.
     """
 
@@ -72,6 +73,7 @@ class Branch:
     path: Callable[..., Any]
     ends: Mapping[Hashable, str] | None = None
     reader: Reader | None = None
+    sees_result: bool = False
     injects: tuple[tuple[str, Injected], ...] = ()
 
 
@@ -116,6 +118,7 @@ class Plan:
         accept: makes a mapping of keys of an input, or refuses it; None: the input is such a mapping.
         validators: state keys whose values are checked, and may be changed, when they are written.
         strict: whether an update that names an unknown key is an error.
+        renamed: what nodes are called now, by the name under which threads may have been stored.
         untracked: state keys that are never stored.
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
@@ -144,6 +147,7 @@ class Plan:
     accept: Callable[[Any], Mapping[str, Any]] | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:

@@ -22,6 +22,7 @@ class Scope:
     Attributes:
         context: what the run was called with, as the graph's context schema has it.
         writer: where "custom" events go.
+        debug: whether each superstep is printed and watched for changes in place.
         random: draws from 0 up to 1, for what must not happen in step with others.
     """
 

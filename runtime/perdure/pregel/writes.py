@@ -74,8 +74,17 @@ def _update(plan: Plan, task: Task, pairs: Any, writes: Writes) -> None:
     for key, value in pairs:
         if key in keys:
             writes.append((key, value))
+        elif plan.strict:
+            raise InvalidUpdateError(_unknown(plan, task, key, "nothing of the update is kept"))
         else:
             _warn_unknown(plan, task, key)
+
+
+def _unknown(plan: Plan, task: Task, key: object, consequence: str) -> str:
+    source = "The input" if task.name == START else f"Node {task.name!r}"
+    return f"{source} wrote to {key!r}, which is not a key of the state; {consequence}." + nearest(
+        str(key), plan.state_keys
+    )
 
 
 _MOST_WARNINGS = 1_000
@@ -88,13 +97,7 @@ def _warn_unknown(plan: Plan, task: Task, key: object) -> None:
     if seen in _warned or len(_warned) >= _MOST_WARNINGS:
         return
     _warned.add(seen)
-    source = "The input" if task.name == START else f"Node {task.name!r}"
-    warnings.warn(
-        f"{source} wrote to {key!r}, which is not a key of the state; the write is dropped."
-        + nearest(str(key), plan.state_keys),
-        InvalidUpdateWarning,
-        stacklevel=2,
-    )
+    warnings.warn(_unknown(plan, task, key, "the write is dropped"), InvalidUpdateWarning, stacklevel=2)
 
 
 def update_event(task: Task, output_keys: str | Sequence[str], known: frozenset[str]) -> Any:

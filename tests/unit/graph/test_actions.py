@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.actions import calling_of, check_action, check_path, literal_ends, name_of
+from perdure.graph.actions import calling_of, check_action, check_path, name_of
 from perdure.pregel.plan import Calling
 
 
@@ -111,33 +111,3 @@ def test_further_parameters_with_defaults_are_allowed() -> None:
     check_action("n", lambda state, more=1: None)
     check_action("n", functools.partial(two_parameters, more=1))
     check_action("n", lambda *args: None)
-
-
-def to_a_or_end(state: Any) -> Literal["a", "__end__"]:
-    return "a"
-
-
-def test_a_literal_return_declares_where_a_path_leads() -> None:
-    assert literal_ends(to_a_or_end) == {"a": "a", "__end__": "__end__"}
-
-
-def to_somewhere(state: Any) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
-    return None
-
-
-@pytest.mark.parametrize("path", [function, to_somewhere, lambda state: "a", functools.partial(function)])
-def test_other_returns_declare_nothing(path: Callable[[Any], Any]) -> None:
-    assert literal_ends(path) is None
-
-
-class RoutesByCall:
-    def __call__(self, state: Any) -> Literal["a"]:
-        return "a"
-
-
-def test_a_callable_object_declares_by_its_call() -> None:
-    assert literal_ends(RoutesByCall()) == {"a": "a"}
-
-
-def test_a_partial_declares_what_its_function_does() -> None:
-    assert literal_ends(functools.partial(to_a_or_end)) == {"a": "a", "__end__": "__end__"}
