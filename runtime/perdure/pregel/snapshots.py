@@ -14,6 +14,7 @@ from perdure.pregel.apply import apply
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
+from perdure.pregel.renames import follow
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
@@ -43,6 +44,8 @@ async def read_snapshot(
 
 
 def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, live: bool) -> StateSnapshot:
+    followed = follow(plan, stored)
+    stored = followed.stored
     state = ThreadState.load(plan, stored.checkpoint)
     step = stored.metadata.get("step", -2) + 1
     scope = Scope(settings=settings, random=random.random)
@@ -53,6 +56,7 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     if sends:
         state.restore(TASKS, [send for send in sends if send.node in plan.nodes])
     tasks = prepare(plan, state, None, superstep)
+    followed.mark(tasks)
     pending = stored.pending_writes or []
     restore(plan, tasks, pending)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}

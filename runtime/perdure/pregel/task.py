@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from perdure.config import RunnableConfig
 from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
@@ -17,6 +17,14 @@ from perdure.runtime import ExecutionInfo, Runtime
 Writes = list[tuple[str, Any]]
 
 
+class FormerTask(NamedTuple):
+    """What a task was when its thread was stored under other names of nodes."""
+
+    name: str
+    path: tuple[str | int, ...]
+    triggers: tuple[str, ...]
+
+
 class Task:
     """A task: what runs, on which input, and what came of it.
 
@@ -27,6 +35,7 @@ class Task:
         error: what its node raised.
         failure: for an error handler, what it handles.
         preview: the state as this task's own writes leave it, where a router asked for it.
+        former: what its id and namespace are made of, where that is not what it is called now.
         children: how many child graphs the node has invoked.
     """
 
@@ -35,6 +44,7 @@ class Task:
         "children",
         "error",
         "failure",
+        "former",
         "input",
         "path",
         "preview",
@@ -63,6 +73,7 @@ class Task:
         self.error: BaseException | None = None
         self.failure: NodeError | None = None
         self.preview: Preview | None = None
+        self.former: FormerTask | None = None
         self.children = 0
         self._id: str | None = None
 
@@ -75,16 +86,16 @@ class Task:
         """A function of checkpoint, namespace, step, node, path and triggers; made when first asked for."""
         if self._id is None:
             step = self.superstep
-            self._id = task_id(
-                step.checkpoint_id, step.namespace, step.step, self.name, path_text(self.path), self.triggers
-            )
+            name, path, triggers = self.former or (self.name, self.path, self.triggers)
+            self._id = task_id(step.checkpoint_id, step.namespace, step.step, name, path_text(path), triggers)
         return self._id
 
     @property
     def namespace(self) -> str:
         """The namespace of what runs below this task."""
         parent = self.superstep.namespace
-        own = f"{self.name}{NAMESPACE_END}{self.id}"
+        name = self.name if self.former is None else self.former.name
+        own = f"{name}{NAMESPACE_END}{self.id}"
         return f"{parent}{NAMESPACE_SEPARATOR}{own}" if parent else own
 
     def child_namespace(self) -> str:
