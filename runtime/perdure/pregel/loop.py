@@ -13,6 +13,7 @@ from perdure.constants import START
 from perdure.errors import GraphRecursionError
 from perdure.pregel.apply import apply
 from perdure.pregel.commit import Recorder
+from perdure.pregel.debug import Watch
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
@@ -34,6 +35,7 @@ class Loop:
         checkpoint_id, source, step: the checkpoint that the run stands on.
         tasks: those of the superstep that runs now, or would run next.
         root: whether this run holds the claim, and so ends it.
+        watch: what observes the superstep that runs now, with debug on.
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Loop:
         "state",
         "step",
         "tasks",
+        "watch",
     )
 
     def __init__(
@@ -85,6 +88,7 @@ class Loop:
         self.source = "input"
         self.step = -2
         self.tasks: list[Task] = []
+        self.watch: Watch | None = None
 
     def superstep(self, *, resumed: bool = False) -> Superstep:
         """The next superstep, from where the run stands."""
@@ -103,12 +107,24 @@ class Loop:
         try:
             if not self.tasks:
                 await self._nothing_to_do()
+            superstep = self._watched_superstep if self.scope.debug else self._run_superstep
             while self.tasks:
-                await self._run_superstep()
+                await superstep()
         except BaseException as error:
             await self._stopped(error)
             raise
         return self._output_now()
+
+    async def _watched_superstep(self) -> None:
+        """A superstep that is told of; what the tasks did even if it stops there."""
+        self.watch = watch = Watch(self.plan.name, self.tasks, self.state)
+        try:
+            await self._run_superstep()
+        except BaseException:
+            if self.watch is not None:  # so the tasks have not come to their end
+                watch.ran()
+            raise
+        watch.applied()
 
     async def _run_superstep(self) -> None:
         tasks, recorder, events = self.tasks, self.recorder, self.events
@@ -126,6 +142,9 @@ class Loop:
             )
             if failed:
                 raise first_failure(failed)
+        if self.watch is not None:
+            self.watch.ran()
+            self.watch = None
         await self._apply(tasks)
 
     def _spend(self) -> None:
