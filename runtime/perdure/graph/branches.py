@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Protocol, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import typing_extensions
 from pydantic import BaseModel
@@ -19,7 +19,29 @@ from perdure.graph.description import StateBranch
 _LISTS = (list, tuple, Sequence)
 
 
-def branch_of(source: str, path: Any, path_map: Mapping[Hashable, str] | Sequence[str] | None) -> StateBranch:
+class Invokes(Protocol):
+    """An object that is run by a method; `Path` in its other forms is called."""
+
+    def invoke(self, given: Any, /) -> Any:
+        """Say where to go."""
+        ...
+
+
+class InvokesAsync(Protocol):
+    """The same, where the method is async."""
+
+    def ainvoke(self, given: Any, /) -> Awaitable[Any]:
+        """Say where to go."""
+        ...
+
+
+Path = Callable[..., Any] | Invokes | InvokesAsync
+"""What decides where a conditional edge leads."""
+
+
+def branch_of(
+    source: str, path: Path, path_map: Mapping[Hashable, str] | Sequence[str] | None
+) -> StateBranch:
     """The conditional edge that `path` makes."""
     function = _function(path)
     check_path(source, function)

@@ -108,12 +108,13 @@ def _branch(graph: Description, source: str, branch: StateBranch) -> Branch:
     schema = branch.input_schema
     if schema is None and source != START:
         schema = graph.nodes[source].input_schema
+    reader = None if schema is None else _reader(graph, schema)
     return Branch(
         name=branch.name,
         path=branch.path,
         ends=branch.ends,
-        reader=None if schema is None else _reader(graph, schema),
-        sees_result=branch.input_schema is None,
+        reader=reader,
+        sees_result=branch.input_schema is None and (reader is None or reader.build is None),
         injects=branch.injects,
     )
 

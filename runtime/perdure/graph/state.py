@@ -13,7 +13,7 @@ from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.constants import DEFAULT_GRAPH_NAME, END, RESERVED_NODE_NAMES, START
 from perdure.errors import GraphStructureWarning, GraphValidationError
 from perdure.graph.actions import calling_of, check_action, name_of
-from perdure.graph.branches import branch_of
+from perdure.graph.branches import Path, branch_of
 from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
 from perdure.graph.compile import plan_of
 from perdure.graph.description import StateBranch, StateNode
@@ -113,7 +113,7 @@ class StateGraph:
     def add_conditional_edges(
         self,
         source: str,
-        path: Callable[..., Any] | Any,
+        path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
         """After `source`, go where `path` says, beside where the edges of `source` lead.

@@ -143,8 +143,8 @@ class Loop:
             if failed:
                 raise first_failure(failed)
         if self.watch is not None:
-            self.watch.ran()
-            self.watch = None
+            watch, self.watch = self.watch, None
+            watch.ran()
         await self._apply(tasks)
 
     def _spend(self) -> None:

@@ -311,6 +311,20 @@ async def test_a_node_that_fails_after_a_change_in_place_is_named_with_its_error
         await chain(["a"], {"a": changes}).compile(debug=True).ainvoke({"y": boxed()})
 
 
+async def test_where_the_warning_is_an_error_it_stops_the_run_and_what_was_written_is_told_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def changes(state: Any) -> Any:
+        state["y"]["deep"].append(1)
+        return {"x": 1}
+
+    with pytest.raises(InPlaceChangeWarning):
+        await chain(["a"], {"a": changes}).compile(debug=True).ainvoke({"y": boxed()})
+
+    assert lines(capsys)[-1] == "[LangGraph step 1] a wrote x = 1"
+    assert capsys.readouterr().out == ""
+
+
 async def test_values_that_contain_themselves_are_looked_through_once() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
