@@ -306,13 +306,13 @@ def test_a_start_that_a_node_declares_as_its_destination_is_not_taken_for_skippe
 
 @st.composite
 def acyclic(draw: st.DrawFn) -> list[tuple[Any, str]]:
-    """Plain edges and joins between a few nodes, all of them forwards."""
+    """Plain edges and joins between a few nodes, all of them forwards; every node is reached from START."""
     count = draw(st.integers(2, 7))
     names = [START, *(f"n{number}" for number in range(count))]
     edges: list[tuple[Any, str]] = [(START, "n0")]
     for place in range(1, count + 1):
         before = st.sampled_from(names[:place])
-        edges += [(start, names[place]) for start in draw(st.sets(before, max_size=3))]
+        edges += [(start, names[place]) for start in draw(st.sets(before, min_size=1, max_size=3))]
         if place > 2 and draw(st.booleans()):
             starts = draw(st.lists(st.sampled_from(names[1:place]), min_size=2, max_size=3, unique=True))
             edges.append((starts, names[place]))
@@ -331,9 +331,8 @@ async def test_without_choices_and_loops_a_graph_is_warned_of_if_and_only_if_a_n
     times = Counter((await compiled.ainvoke({})).get("log", ()))
     named = {text.split("'")[1] for text in found}
 
-    # A join that nothing leads to by way of START does not run, nor do the nodes after it.
-    assert {name for name in named if 0 < times[name] < 2} == set()
-    assert bool(named & times.keys()) == any(count > 1 for count in times.values())
+    assert {name for name in named if times[name] < 2} == set()
+    assert bool(named) == any(count > 1 for count in times.values())
 
 
 # What it costs

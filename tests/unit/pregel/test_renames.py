@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict
 
 import anyio.lowlevel
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.constants import END, START
 from perdure.data import Command, Durability, Send
@@ -17,9 +22,11 @@ from perdure.pregel.graph import Pregel
 from perdure.service.recovery import recover
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, logs, returns, thread
+from tests.unit.pregel.model import Shape, build, run_model, shapes
 from tests.unit.pregel.savers import WatchedSaver
 
-MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+DURABILITIES: list[Durability] = ["sync", "async", "exit"]
+MODES = pytest.mark.parametrize("durability", DURABILITIES)
 BOOM = ValueError("boom")
 
 
@@ -341,3 +348,59 @@ async def test_a_state_key_that_a_waiting_node_needs_and_the_thread_lacks_is_nam
             await graph.ainvoke(None, thread())
         assert any("During task with name 'b'" in note for note in refused.value.__notes__)
     assert (await graph.aget_state(thread())).next == ("b",), "it did not end"
+
+
+# Whatever the graph
+
+
+def called_otherwise(builder: StateGraph) -> StateGraph:
+    """The same graph, all of whose nodes have other names; they sort as the old ones did."""
+
+    def new(name: str) -> str:
+        return name if name == START else f"new-{name}"
+
+    def acting(action: Callable[..., Any]) -> Action:
+        async def act(given: Any) -> Any:
+            command = await action(given)
+            return replace(command, goto=[Send(new(send.node), send.arg) for send in command.goto])
+
+        return act
+
+    def choosing(path: Callable[..., Any]) -> Callable[[Any], list[str]]:
+        return lambda state: [new(target) for target in path(state)]
+
+    other = StateGraph(builder.state_schema)
+    for name, node in builder.nodes.items():
+        other.add_node(new(name), acting(node.action))
+        for branch in builder.branches[name].values():
+            other.add_conditional_edges(new(name), choosing(branch.path))
+    for start, end in builder.edges:
+        other.add_edge(new(start), new(end))
+    for starts, end in builder.waiting_edges:
+        other.add_edge([new(start) for start in starts], new(end))
+    return other
+
+
+@pytest.mark.filterwarnings("ignore::perdure.errors.GraphStructureWarning")
+@hypothesis.settings(max_examples=60)
+@given(shapes(), st.sampled_from(DURABILITIES), st.data())
+async def test_a_run_that_failed_anywhere_is_resumed_to_the_same_end_where_all_nodes_were_renamed(
+    shape: Shape, mode: Durability, data: st.DataObject
+) -> None:
+    log, _ = run_model(shape)
+    victim = data.draw(st.sampled_from(log), "victim")
+    began: list[str] = []
+
+    def begin(own: str) -> None:
+        began.append(own)
+        if own == victim and began.count(own) == 1:
+            raise ZeroDivisionError(own)
+
+    old, saver = build(shape, begin), WatchedSaver()
+    with pytest.raises(ZeroDivisionError):
+        await old.compile(checkpointer=saver).ainvoke({}, thread(), durability=mode)
+    names = {name: f"new-{name}" for name in old.nodes}
+    graph = called_otherwise(old).compile(checkpointer=saver, renamed=names)
+
+    assert await graph.ainvoke(None, thread(), durability=mode) == {"log": log, "total": len(log)}
+    assert Counter(began) - Counter(log) == {victim: 1}, "what had finished is not run again"
