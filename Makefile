@@ -1,6 +1,6 @@
 # One thing each. What a target needs is set up first, and costs nothing when that was done before.
 #
-#   make test ARGS="-k recover"         arguments for pytest
+#   make test ARGS="-k recover"         arguments for pytest; bench and bench-against take some as well
 #   make clean setup PYTHON=python3.12  another interpreter than the first one that will do
 
 VENV := .venv
@@ -12,7 +12,7 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 WILL_DO := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 IS_SOUND := import sys, pip; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: setup demo test lint types bench docs faults-short clean
+.PHONY: setup demo test lint types bench bench-against docs faults-short clean
 
 setup: $(READY)
 	@echo "setup: $(VENV) is ready"
@@ -54,7 +54,12 @@ types: $(READY)
 
 bench: $(READY)
 	@echo "bench: this project and langgraph side by side; writes benchmarks/out/latest.json"
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-against: $(READY)
+	@[ -n "$(REF)" ] || { echo "bench-against: against which commit? make bench-against REF=main" >&2; exit 2; }
+	@echo "bench-against: this tree and $(REF) side by side"
+	@$(BIN)/python benchmarks/against.py "$(REF)" $(ARGS)
 
 docs: $(READY)
 	@echo "docs: links lead somewhere, code blocks are Python"

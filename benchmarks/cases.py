@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import graphs
+from order import new_order, order_graph
+from ticket import new_ticket, ticket_graph
 
 Saver = Literal["none", "memory", "postgres"]
 Pass = Literal["time", "calls", "peak", "traffic"]
@@ -107,6 +109,29 @@ def many_keys(keys: int, steps: int, **more: Any) -> Case:
     )
 
 
+def wide_state(rounds: int, *, sync: bool, **more: Any) -> Case:
+    return Case(
+        build=lambda names: ticket_graph(names, rounds, sync=sync),
+        input=new_ticket(),
+        holds=lambda state: len(state) == 40 and len(state["log"]) == state["rounds"] == rounds,
+        units=5 * rounds,
+        unit="step",
+        **more,
+    )
+
+
+def pydantic_state(rounds: int, bar: float) -> Case:
+    return Case(
+        name="pydantic_state",
+        build=lambda names: order_graph(names, rounds),
+        input=new_order(),
+        holds=lambda state: len(state["events"]) == state["rounds"] == rounds and state["total"] > 0,
+        units=5 * rounds,
+        unit="step",
+        bar=bar,
+    )
+
+
 def chat(durability: Literal["sync", "async", "exit"], bar: float) -> Case:
     """Ten supersteps on a thread that holds 200 messages: 190 of one input, ten appended one by one."""
     return Case(
@@ -152,6 +177,9 @@ CASES = (
     fan_out(1_000, name="send_1000", bar=8),
     fan_out(10_000, name="send_10000", bar=8, warm_up={"width": 100}, passes=("time",), slow=True),
     many_keys(1_000, 100, bar=60),
+    wide_state(20, name="wide_state", sync=False, bar=10),
+    wide_state(20, name="wide_state_sync", sync=True, bar=3.5),
+    pydantic_state(20, bar=6),
     chain(1_000, name="chain_1000_stream", events=1_001, bar=15),
     chat("sync", bar=5),
     chat("async", bar=12),

@@ -50,6 +50,18 @@ async def increment(state: Counter) -> dict[str, int]:
     return {"x": state["x"] + 1}
 
 
+def circle(names: Names, state_type: Any, nodes: Mapping[str, Any], again: Any) -> Any:
+    """The nodes in a row, then a router that names the first of them, or END."""
+    builder = names.StateGraph(state_type)
+    previous = names.START
+    for name, node in nodes.items():
+        builder.add_node(name, node)
+        builder.add_edge(previous, name)
+        previous = name
+    builder.add_conditional_edges(previous, again, [next(iter(nodes)), names.END])
+    return builder
+
+
 def chain(names: Names, length: int) -> Any:
     """`length` nodes in a row, each of which adds one."""
     builder = names.StateGraph(Counter)
@@ -68,11 +80,7 @@ def loop(names: Names, steps: int) -> Any:
     def again(state: Counter) -> str:
         return "node" if state["x"] < steps else names.END
 
-    builder = names.StateGraph(Counter)
-    builder.add_node("node", increment)
-    builder.add_edge(names.START, "node")
-    builder.add_conditional_edges("node", again, ["node", names.END])
-    return builder
+    return circle(names, Counter, {"node": increment}, again)
 
 
 def agent(names: Names, loops: int) -> Any:
@@ -126,11 +134,8 @@ def many_keys(names: Names, keys: int, steps: int) -> Any:
     def again(state: Mapping[str, int]) -> str:
         return "node" if state["key_0"] < steps else names.END
 
-    builder = names.StateGraph(type_of_state("State", {f"key_{index}": int for index in range(keys)}))
-    builder.add_node("node", change)
-    builder.add_edge(names.START, "node")
-    builder.add_conditional_edges("node", again, ["node", names.END])
-    return builder
+    state_type = type_of_state("State", {f"key_{index}": int for index in range(keys)})
+    return circle(names, state_type, {"node": change}, again)
 
 
 def chat(names: Names) -> Any:
@@ -142,11 +147,7 @@ def chat(names: Names) -> Any:
     def go_on(state: Chat) -> str:
         return "reply" if state["left"] > 0 else names.END
 
-    builder = names.StateGraph(Chat)
-    builder.add_node("reply", reply)
-    builder.add_edge(names.START, "reply")
-    builder.add_conditional_edges("reply", go_on, ["reply", names.END])
-    return builder
+    return circle(names, Chat, {"reply": reply}, go_on)
 
 
 def message(role: Literal["user", "assistant", "tool"], number: int, size: int) -> dict[str, str]:

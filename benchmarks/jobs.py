@@ -3,17 +3,21 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from cases import Case, Pass
+from environments import ROOT
 from server import Server
-from sides import SIDES, Side
+from sides import Side
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = ROOT / "benchmarks" / "worker.py"
+SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("runtime", "checkpointers", "migrations"))
+"""What `ours` is, whatever may be installed."""
 TIME_LIMIT = 180
 """Seconds that a worker may take."""
 
@@ -37,55 +41,52 @@ class Results:
 
     medians: dict[tuple[str, str, Side], list[float]] = field(default_factory=dict)
     """One for each process, so that a process that was fast, and repeated more, has no more say."""
+    states: dict[str, str] = field(default_factory=dict)
+    """A digest of each case's final state, as whoever was first came to it."""
     failures: dict[tuple[str, Side, Pass], str] = field(default_factory=dict)
 
-    def add(self, job: Job, samples: Mapping[str, list[float]]) -> None:
-        for metric, values in samples.items():
+    def add(self, job: Job, answer: dict[str, Any]) -> None:
+        """Keeps the figures of one worker.
+
+        Raises:
+            FailedError: it came to another final state than those before it.
+        """
+        if self.states.setdefault(job.case.name, answer["state"]) != answer["state"]:
+            raise FailedError("it ends in another state than the side that was asked before it")
+        for metric, values in answer["samples"].items():
             self.medians.setdefault((job.case.name, metric, job.side), []).append(median(values))
 
     def has_failed(self, job: Job) -> bool:
         return (job.case.name, job.side, job.what) in self.failures
 
-    def figure(self, case: Case, metric: str, side: Side) -> float | None:
+    def figure(
+        self, case: Case, metric: str, side: Side, of: Callable[[list[float]], float] = median
+    ) -> float | None:
         medians = self.medians.get((case.name, metric, side))
-        return median(medians) if medians else None
+        return of(medians) if medians else None
 
     def error(self, case: Case, what: Pass) -> str | None:
-        errors = {side: self.failures.get((case.name, side, what)) for side in SIDES}
-        return "; ".join(f"{side}: {error}" for side, error in errors.items() if error) or None
+        errors = [
+            f"{side}: {error}"
+            for (name, side, failed), error in self.failures.items()
+            if (name, failed) == (case.name, what)
+        ]
+        return "; ".join(errors) or None
 
 
-def timed_jobs(cases: list[Case], rounds: int) -> list[Job]:
-    """Ours, peer, ours, peer: a machine that slows down slows both."""
+def jobs_of(cases: Sequence[Case], what: Pass, sides: Iterable[Side], rounds: int = 1) -> list[Job]:
+    """The sides by turns: a machine that slows down slows all of them."""
     return [
-        Job(case=case, side=side, what="time")
-        for case in cases
-        if "time" in case.passes
-        for _ in range(min(rounds, 2) if case.slow else rounds)
-        for side in SIDES
-    ]
-
-
-def counting_jobs(cases: list[Case], *, calls: bool) -> list[Job]:
-    """What does not depend on the clock, and may run side by side; the slowest first."""
-    jobs = [
         Job(case=case, side=side, what=what)
         for case in cases
-        for what in case.passes
-        if what == "peak" or (what == "calls" and calls)
-        for side in SIDES
+        if what in case.passes
+        for _ in range(min(rounds, 2) if case.slow else rounds)
+        for side in sides
     ]
-    return sorted(jobs, key=lambda job: not job.case.slow)
 
 
-def traffic_jobs(cases: list[Case]) -> list[Job]:
-    """One after the other: the server's log is shared."""
-    with_traffic = [case for case in cases if "traffic" in case.passes]
-    return [Job(case=case, side=side, what="traffic") for case in with_traffic for side in SIDES]
-
-
-def perform(job: Job, python: Path, server: Server | None) -> dict[str, list[float]]:
-    """Runs the worker and returns its samples.
+def perform(job: Job, python: Path, server: Server | None) -> dict[str, Any]:
+    """Runs the worker and returns its answer.
 
     Raises:
         FailedError: it failed, took too long, or printed something else.
@@ -97,27 +98,28 @@ def perform(job: Job, python: Path, server: Server | None) -> dict[str, list[flo
         return run_worker(job, python, uri)
 
 
-def run_worker(job: Job, python: Path, uri: str | None) -> dict[str, list[float]]:
+def run_worker(job: Job, python: Path, uri: str | None) -> dict[str, Any]:
     command = [str(python), str(WORKER), job.side, job.case.name, job.what]
     command += [] if uri is None else ["--uri", uri]
+    variables = variables_of(job.side)
     try:
         done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=environment()
+            command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=variables
         )
     except subprocess.TimeoutExpired:
         raise FailedError(f"not done after {TIME_LIMIT} seconds") from None
     try:
-        answer = json.loads(done.stdout.splitlines()[-1])
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         last = done.stderr.strip().splitlines()[-1:] or ["no output"]
         raise FailedError(f"exit code {done.returncode}: {last[0]}") from None
     if "error" in answer:
         raise FailedError(answer["error"])
-    return {metric: [float(value) for value in values] for metric, values in answer.items()}
+    return answer
 
 
-def environment() -> dict[str, str]:
-    """The same for both sides, with nobody's Python settings, database or tracing in it."""
+def variables_of(side: Side) -> dict[str, str]:
+    """The same for all, with nobody's Python settings, database or tracing in it."""
     foreign = ("PYTHON", "PG", "LANGCHAIN", "LANGSMITH", "LANGGRAPH", "PERDURE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return kept | {"PYTHONHASHSEED": "0"}
+    return kept | {"PYTHONHASHSEED": "0"} | ({"PYTHONPATH": SOURCES} if side == "ours" else {})

@@ -2,10 +2,14 @@
 
 import asyncio
 import gc
+import hashlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from itertools import count
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from cases import Case
 from sides import Side, memory_saver, names_of, postgres_saver
@@ -26,6 +30,8 @@ class Rig:
 
     def __init__(self, side: Side, case: Case, saver: Any) -> None:
         self.case = case
+        self.digest = ""
+        """Of the final states of the last run that was checked: every side must come to the same."""
         self._side = side
         self._builder = case.build(names_of(side))
         self._graph = self._builder.compile(checkpointer=saver)
@@ -71,6 +77,8 @@ class Rig:
         for state in states:
             if not self.case.holds(state):
                 raise WrongResultError(f"not the final state of {self.case.name}: {str(state)[:200]}")
+        text = json.dumps(states, sort_keys=True, default=to_jsonable_python)
+        self.digest = hashlib.sha256(text.encode()).hexdigest()
 
 
 @asynccontextmanager

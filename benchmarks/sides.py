@@ -1,6 +1,6 @@
-"""The two sides: how each is imported, and how each opens its Postgres saver.
+"""The sides: how each is imported, and how each opens its Postgres saver.
 
-Imported by name at run time, because each environment holds one of the two packages only.
+Imported by name at run time, because an environment holds one of the two packages only.
 """
 
 from collections.abc import AsyncIterator
@@ -10,30 +10,30 @@ from typing import Any, Literal
 
 from graphs import Names
 
-Side = Literal["ours", "peer"]
-SIDES: tuple[Side, Side] = ("ours", "peer")
+Side = Literal["ours", "peer", "ref"]
+"""`ref` is our package as it was at another commit, in an environment of its own."""
 
 POOL_SIZE = 10
 """Connections, all of them open before the clock starts."""
 
 
 def names_of(side: Side) -> Names:
-    if side == "ours":
-        graph, types = import_module("perdure"), import_module("perdure")
-    else:
+    if side == "peer":
         graph, types = import_module("langgraph.graph"), import_module("langgraph.types")
+    else:
+        graph = types = import_module("perdure")
     return Names(StateGraph=graph.StateGraph, START=graph.START, END=graph.END, Send=types.Send)
 
 
 def memory_saver(side: Side) -> Any:
-    package = "perdure" if side == "ours" else "langgraph"
+    package = "langgraph" if side == "peer" else "perdure"
     return import_module(f"{package}.checkpoint.memory").InMemorySaver()
 
 
 @asynccontextmanager
 async def postgres_saver(side: Side, uri: str) -> AsyncIterator[Any]:
     """The side's saver with a pool of `POOL_SIZE`, its schema set up."""
-    opened = our_saver(uri) if side == "ours" else peer_saver(uri)
+    opened = peer_saver(uri) if side == "peer" else our_saver(uri)
     async with opened as saver:
         await saver.setup()
         yield saver

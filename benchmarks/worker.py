@@ -1,9 +1,10 @@
 """Measures one case on one side, in a process of its own, and prints the figures as one line of JSON.
 
     python worker.py peer chain_10 time
-    {"time_us": [612.4, 609.8, 620.1]}
+    {"samples": {"time_us": [612.4, 609.8, 620.1]}, "state": "5d0a3c..."}
 
-Run by the Python of the side's own environment. Each figure is per unit of the case, one per repetition.
+Run by the Python of the side's own environment. Each figure is per unit of the case, one per repetition;
+`state` is a digest of the final states.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import Any, get_args
 
 from cases import CASES, METRICS, Case, Pass
 from rig import Rig, opened_rig
-from sides import SIDES, Side
+from sides import Side
 
 Samples = dict[str, list[float]]
 
@@ -100,23 +101,26 @@ async def log_position(observer: Any) -> int:
     return int((await cursor.fetchone())[0])
 
 
-async def measure(side: Side, case: Case, what: Pass, uri: str | None, seconds: float) -> Samples:
+async def measure(side: Side, case: Case, what: Pass, uri: str | None, seconds: float) -> dict[str, Any]:
     if what == "traffic":
         from proxy import counting_proxy
 
         assert uri is not None
         with counting_proxy(uri) as proxy:
             async with opened_rig(side, case, proxy.uri) as rig:
-                return await measure_traffic(rig, proxy.traffic, uri)
-    async with opened_rig(side, case, uri) as rig:
-        if what == "time":
-            return await measure_time(rig, seconds)
-        return await (measure_calls(rig) if what == "calls" else measure_peak(rig))
+                samples = await measure_traffic(rig, proxy.traffic, uri)
+    else:
+        async with opened_rig(side, case, uri) as rig:
+            if what == "time":
+                samples = await measure_time(rig, seconds)
+            else:
+                samples = await (measure_calls(rig) if what == "calls" else measure_peak(rig))
+    return {"samples": samples, "state": rig.digest}
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure one case on one side.")
-    parser.add_argument("side", choices=SIDES)
+    parser.add_argument("side", choices=get_args(Side))
     parser.add_argument("case", choices=[case.name for case in CASES])
     parser.add_argument("what", choices=get_args(Pass))
     parser.add_argument("--uri", help="an empty database, for the cases that need one")
@@ -128,12 +132,12 @@ def main() -> int:
     arguments = parse_arguments()
     case = next(case for case in CASES if case.name == arguments.case)
     try:
-        samples = asyncio.run(measure(arguments.side, case, arguments.what, arguments.uri, arguments.seconds))
+        answer = asyncio.run(measure(arguments.side, case, arguments.what, arguments.uri, arguments.seconds))
     except Exception as error:
         traceback.print_exc()
         print(json.dumps({"error": f"{type(error).__name__}: {error}"}))
         return 1
-    print(json.dumps(samples))
+    print(json.dumps(answer))
     return 0
 
 

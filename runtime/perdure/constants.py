@@ -18,6 +18,12 @@ TASKS: Final = "__pregel_tasks"
 """The channel that holds the Sends of the next superstep."""
 
 ERROR: Final = "__error__"
+ERROR_SOURCE: Final = "__error_source_node__"
+"""Stored beside the error of a node that has an error handler: that one goes on, not the node."""
+
+ERROR_HANDLER: Final = "node_error_handler"
+"""The last part of the path of a task that handles another one's error."""
+
 INTERRUPT: Final = "__interrupt__"
 RESUME: Final = "__resume__"
 SCHEDULED: Final = "__scheduled__"
@@ -27,11 +33,11 @@ NO_WRITES: Final = "__no_writes__"
 PULL: Final = "__pregel_pull"
 PUSH: Final = "__pregel_push"
 
-RESERVED_SLOTS: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4}
+RESERVED_SLOTS: Final = {ERROR: -1, SCHEDULED: -2, INTERRUPT: -3, RESUME: -4, ERROR_SOURCE: -5}
 """The fixed index of a control write among a task's pending writes; stored again, it is overwritten."""
 
 RESERVED_NODE_NAMES: Final = frozenset(
-    {START, END, INPUT, "__copy__", TASKS, ERROR, "__error_source_node__", INTERRUPT, RESUME, SCHEDULED}
+    {START, END, INPUT, "__copy__", TASKS, ERROR, ERROR_SOURCE, INTERRUPT, RESUME, SCHEDULED}
     | {NO_WRITES, "__return__", "__previous__", PULL, PUSH, "configurable"}
 )
 

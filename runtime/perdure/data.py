@@ -110,7 +110,8 @@ class RetryPolicy(NamedTuple):
 
     Attributes:
         max_attempts: how often the node runs in all.
-        retry_on: an exception class, a sequence of them, or a predicate.
+        retry_on: an exception class, a sequence of them, or a predicate; None: `default_retry_on`, which
+            takes for passing what fails on the way to others.
     """
 
     initial_interval: float = 0.5
@@ -152,7 +153,12 @@ class TimeoutPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeError:
-    """What an error handler is told: which node failed, and with what."""
+    """What an error handler is told: which node failed, and with what.
+
+    Attributes:
+        error: what the node raised, as itself; a `StoredError` with its text where the node failed in an
+            earlier run, whose handler did not come to its end.
+    """
 
     node: str
     error: BaseException

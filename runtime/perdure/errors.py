@@ -4,8 +4,12 @@
     ├── building a graph
     │   ├── GraphValidationError (ValueError)
     │   └── NodeSignatureError (TypeError)
+    ├── drawing it
+    │   ├── MissingExtraError (ImportError)
+    │   └── DrawingError (RuntimeError)
     ├── calling it
     │   ├── MissingThreadError (ValueError)
+    │   ├── NoCheckpointerError (RuntimeError)
     │   ├── EmptyInputError (ValueError)
     │   └── RecoveryRefusedError (RuntimeError)
     ├── running it
@@ -14,6 +18,7 @@
     │   ├── GraphRecursionError (RecursionError)
     │   ├── NodeCancelledError (RuntimeError)
     │   ├── NodeTimeoutError (RuntimeError)
+    │   ├── StoredError (RuntimeError)
     │   ├── NotInNodeError (RuntimeError)
     │   ├── MissingNodeError (RuntimeError)
     │   ├── ThreadBusyError (RuntimeError)
@@ -41,6 +46,18 @@ class PerdureError(Exception):
     """The base of every error that Perdure itself raises."""
 
 
+def failures_of(error: BaseException) -> tuple[BaseException, ...]:
+    """All that failed in the superstep that `error` stopped: `error` itself, then what its siblings raised.
+
+    try:
+        await graph.ainvoke(given)
+    except Exception as error:
+        for failure in failures_of(error):
+            report(failure)
+    """
+    return (error, *getattr(error, "__perdure_siblings__", ()))
+
+
 # Building a graph
 
 
@@ -52,11 +69,26 @@ class NodeSignatureError(PerdureError, TypeError):
     """A node, router or reducer cannot be called the way the engine would call it."""
 
 
+# Drawing it
+
+
+class MissingExtraError(PerdureError, ImportError):
+    """What was asked for needs something optional that is not installed; the message says what."""
+
+
+class DrawingError(PerdureError, RuntimeError):
+    """A picture of the graph could not be made."""
+
+
 # Calling it
 
 
 class MissingThreadError(PerdureError, ValueError):
     """A graph with a saver was called without saying which thread."""
+
+
+class NoCheckpointerError(PerdureError, RuntimeError):
+    """Something was asked for that only a graph with a saver can do."""
 
 
 class EmptyInputError(PerdureError, ValueError):
@@ -117,6 +149,10 @@ class NodeTimeoutError(PerdureError, RuntimeError):
             f"Node {node!r} exceeded its {kind} timeout of {self.timeout:.3f}s{without} "
             f"(elapsed: {elapsed:.3f}s)."
         )
+
+
+class StoredError(PerdureError, RuntimeError):
+    """What a node raised in an earlier run, known only as the text that was stored: its repr."""
 
 
 class NotInNodeError(PerdureError, RuntimeError):

@@ -22,7 +22,8 @@ class ExecutionInfo:
         checkpoint_id: the checkpoint that the task was prepared from.
         thread_id: None for a run that stores nothing.
         node_attempt: 1 the first time, one more after each retry.
-        node_first_attempt_time: when the first attempt began, in seconds since the epoch.
+        node_first_attempt_time: when the first attempt began, in seconds since the epoch; None for a node
+            without policies, which has one attempt.
     """
 
     checkpoint_id: str

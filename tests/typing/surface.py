@@ -20,6 +20,8 @@ from perdure import (
 )
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, LeasedSaver
 from perdure.config import RunnableConfig
+from perdure.graph.drawing import Graph
+from perdure.graph.state import CompiledStateGraph
 from perdure.service.sweeper import Sweeper
 from perdure_checkpointers.postgres import PostgresSaver
 
@@ -51,7 +53,7 @@ def build(saver: BaseCheckpointSaver | None) -> Pregel:
     builder.add_conditional_edges("commands", Router(), ["updates", END])
     builder.add_conditional_edges("commands", 5)  # type: ignore[arg-type]
     builder.compile(strict=True, debug=True, renamed={"old": "updates"}, interrupt_before="*")
-    return assert_type(builder.compile(saver, name="typed"), Pregel)
+    return assert_type(builder.compile(saver, name="typed"), CompiledStateGraph)
 
 
 async def run(graph: Pregel) -> None:
@@ -77,3 +79,10 @@ def sweep(graph: Pregel) -> None:
         return await recover(graph)
 
     Sweeper().register("recovery", job, every=15.0)
+
+
+async def draw(graph: CompiledStateGraph) -> None:
+    assert_type(graph.get_graph(xray=1), Graph)
+    assert_type(await graph.aget_graph({"configurable": {}}, xray=True), Graph)
+    assert_type(graph.get_graph().draw_mermaid(curve_style="basis"), str)
+    assert_type(graph.get_graph().draw_png("graph.png"), bytes)

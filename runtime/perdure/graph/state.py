@@ -17,6 +17,7 @@ from perdure.graph.branches import Path, branch_of
 from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
 from perdure.graph.compile import plan_of
 from perdure.graph.description import StateBranch, StateNode
+from perdure.graph.drawing import Drawable, outline_of
 from perdure.graph.schema import channels_of
 from perdure.graph.structure import structure_warnings
 from perdure.managed import ManagedValue
@@ -25,6 +26,10 @@ from perdure.pregel.graph import Pregel
 logger = logging.getLogger("perdure")
 
 _RESERVED_CHARACTERS = "|:"
+
+
+class CompiledStateGraph(Drawable, Pregel):
+    """What StateGraph.compile() makes."""
 
 
 class StateGraph:
@@ -162,7 +167,7 @@ class StateGraph:
         strict: bool = False,
         renamed: Mapping[str, str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
-    ) -> Pregel:
+    ) -> CompiledStateGraph:
         """Make a graph that can be run, and that later changes to this description do not touch.
 
         Args:
@@ -192,16 +197,18 @@ class StateGraph:
             if strict:
                 raise GraphValidationError(warning)
             warnings.warn(warning, GraphStructureWarning, stacklevel=2)
-        return Pregel(
+        compiled = CompiledStateGraph(
             plan_of(self, name or DEFAULT_GRAPH_NAME, strict=strict, renamed=renamed or {}),
             checkpointer=checkpointer,
             store=store,
             cache=cache,
-            interrupt_before_nodes=before,
-            interrupt_after_nodes=after,
+            interrupt_before=before,
+            interrupt_after=after,
             debug=debug,
             clock=clock,
         )
+        compiled.outline = outline_of(self)
+        return compiled
 
     def _warn_if_compiled(self, what: str) -> None:
         if self.compiled:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from perdure.channels.base import BaseChannel
 from perdure.constants import MISSING
 from perdure.ids import make_version
+from perdure.pregel.failures import add_note
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 
@@ -27,20 +28,24 @@ class Applied(NamedTuple):
     updated: list[str]
 
 
-def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo: bool = True) -> Applied:
+def apply(
+    state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo: bool = True, real: bool = True
+) -> Applied:
     """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
 
     Every channel that changes gets the same new version, named after the checkpoint that will
     hold it. If a channel refuses what was written to it (InvalidUpdateError), or its reducer
     raises, the values and versions are as they were, but for values that are never stored; without
     `undo` the state is of no more use.
+
+    Writes that no superstep made are not `real`: they clear nothing that they do not write to.
     """
     if len(tasks) == 1:
         ordered, preview = tasks, tasks[0].preview
     else:
         ordered, preview = sorted(tasks, key=_BY_PATH), None
     grouped = _group(ordered)
-    lowered = state.raised.difference(grouped)
+    lowered = state.raised.difference(grouped) if real else set()
     before: list[tuple[str, Any]] | None = [] if undo else None
     try:
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
@@ -51,7 +56,7 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo
         raise
     changed.update(updated, lowered)
     state.raised -= lowered
-    if state.transient:
+    if real and state.transient:
         for name in state.transient.difference(grouped):
             state.clear(name)
             changed.add(name)
@@ -123,7 +128,7 @@ def _write(
             try:
                 changed = state.write(name, values)
             except Exception as error:
-                error.add_note(f"While merging {len(values)} write(s) to state key {name!r}")
+                add_note(error, f"While merging {len(values)} write(s) to state key {name!r}")
                 raise
             if changed:
                 updated.append(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import orjson
 
 from perdure.checkpoint.base import BlobRow, CheckpointRow, CheckpointTuple, Commit, RunEnd, WriteRow
 from perdure.checkpoint.delta import Record, carried_by, encode_list, marks_of
-from perdure.constants import ERROR, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
+from perdure.constants import ERROR, ERROR_SOURCE, MISSING, NO_WRITES, RESERVED_SLOTS, TASKS
 from perdure.data import Send
 from perdure.errors import UnserializableValueError
 from perdure.ids import path_text
@@ -30,6 +31,7 @@ class Recorder:
     __slots__ = (
         "_carried",
         "_changed",
+        "_held",
         "_metadata",
         "_plan",
         "_records",
@@ -54,6 +56,7 @@ class Recorder:
         self._session = session
         self._metadata = metadata
         self._changed: set[str] = set()
+        self._held: list[WriteRow] = []
         self.namespace = namespace
         self.parent_id = None if head is None else head.checkpoint["id"]
         self._unstored = False
@@ -84,6 +87,31 @@ class Recorder:
             self._put(writes=self._task_rows(task))
             task.stored = True
             self._session.wake(task.superstep)
+
+    def merged(self, task: Task, changed: Iterable[str]) -> None:
+        """Writes that no superstep made were merged into the state: the next checkpoint will hold them."""
+        self._changed.update(changed)
+        if self._session.saver.stores_deltas:
+            self._note_carried((task,))
+
+    def keep_command(self, task: Task, task_id: str, order: int) -> None:
+        """Keep what a command writes beside the checkpoint that it came to."""
+        place = (self.namespace, task.superstep.checkpoint_id, task_id, path_text((order,)))
+        rows = [
+            WriteRow(*place, index, name, self._encode_write(task, name, value))
+            for index, (name, value) in enumerate(self._stored_writes(task))
+        ]
+        if self.deferred:
+            self._held = rows  # in the next checkpoint, or beside this one if there is none
+        else:
+            self._put(writes=rows)
+
+    async def handler_begins(self, failed: Task) -> None:
+        """A task has failed; return when it is certain that its handler, not the node, would be run again."""
+        if not self.deferred:
+            self._put(writes=self._error_rows(failed, failed.error))
+            failed.stored = True
+            await self._session.line.settle()
 
     async def superstep_finished(
         self,
@@ -139,7 +167,7 @@ class Recorder:
             if self._unstored:
                 self._put_checkpoint(checkpoint_id, source, step, writes, end)
             else:
-                self._put(writes=writes, end=end)
+                self._put(writes=[*self._held, *writes], end=end)
         except UnserializableValueError:
             self._put(end=end)
             raise
@@ -147,14 +175,16 @@ class Recorder:
             await self._session.line.settle()
 
     def _stopped_rows(self, task: Task) -> list[WriteRow]:
+        if task.stored:
+            return []
         if task.error is not None:
-            return [self._error_row(task, task.error)]
-        if task.writes is None or task.stored:
+            return self._error_rows(task, task.error)
+        if task.writes is None:
             return []
         try:
             return self._task_rows(task)
         except UnserializableValueError as error:
-            return [self._error_row(task, error)]
+            return self._error_rows(task, error)
 
     def _put_checkpoint(
         self,
@@ -274,9 +304,14 @@ class Recorder:
                 f"Node {task.name!r} wrote a value to {_called(name)} that cannot be stored: {error}"
             ) from error
 
-    def _error_row(self, task: Task, error: BaseException | None) -> WriteRow:
+    def _error_rows(self, task: Task, error: BaseException | None) -> list[WriteRow]:
+        """What a task failed with; and, if another one runs in its place, that it is not to be run again."""
         place = (self.namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
-        return WriteRow(*place, RESERVED_SLOTS[ERROR], ERROR, self._session.saver.serde.dumps(repr(error)))
+        controls = [(ERROR, repr(error))]
+        if task.handler is not None:
+            controls.append((ERROR_SOURCE, task.name))
+        dumps = self._session.saver.serde.dumps
+        return [WriteRow(*place, RESERVED_SLOTS[name], name, dumps(text)) for name, text in controls]
 
 
 def _called(name: str) -> str:
@@ -286,4 +321,4 @@ def _called(name: str) -> str:
 def _without(sent: Send, untracked: frozenset[str]) -> Send:
     if not isinstance(sent.arg, dict) or untracked.isdisjoint(sent.arg):
         return sent
-    return Send(sent.node, {key: value for key, value in sent.arg.items() if key not in untracked})
+    return replace(sent, arg={key: value for key, value in sent.arg.items() if key not in untracked})

@@ -16,32 +16,33 @@ from pydantic import BaseModel
 
 from perdure.constants import START, TASKS, is_trigger
 from perdure.errors import InPlaceChangeWarning
+from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 
 _VALUES = (str, bytes, int, float, bool, complex, type(None))
 
 
-class Watch:
-    """One superstep under observation."""
+class Report:
+    """Tells of one superstep."""
 
     __slots__ = ("_before", "_given", "_state", "_tasks", "_title")
 
     def __init__(self, graph: str, tasks: Sequence[Task], state: ThreadState) -> None:
-        self._tasks = [task for task in tasks if task.writes is None]
+        self._tasks = [task for task in acting(tasks) if task.writes is None]
         self._state = state
         self._before = dict(state.versions)
         self._given = [(task, list(_inside(task.input))) for task in self._tasks if task.name != START]
         superstep = tasks[0].superstep
         below = f" in {superstep.namespace}" if superstep.namespace else ""
         self._title = f"[{graph}{below} step {superstep.step}]"
-        for task in tasks:
+        for task in acting(tasks):
             stored = " (finished before; its stored writes are used)" if task.writes is not None else ""
             self._say(f"{task.name} is given {_short(task.input)}{stored}")
 
     def ran(self) -> None:
         """Tell what the tasks wrote, and warn of what they changed without saying so."""
-        for task in self._tasks:
+        for task in with_handlers(self._tasks):
             if task.error is not None:
                 self._say(f"{task.name} failed: {_short(task.error)}")
             elif task.writes is None:
@@ -63,7 +64,7 @@ class Watch:
 
     def _changes(self) -> dict[_Change, list[Task]]:
         """What was changed in place and not returned, and the tasks that had it, of which one did it."""
-        written = [value for task in self._tasks for _, value in task.writes or ()]
+        written = [value for task in with_handlers(self._tasks) for _, value in task.writes or ()]
         returned = {id(part.value) for part in _inside(written)}
         changes: dict[_Change, list[Task]] = {}
         for task, given in self._given:

@@ -6,6 +6,7 @@ import random
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
@@ -13,6 +14,7 @@ from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Plan
 from perdure.pregel.run import run_graph
@@ -20,6 +22,7 @@ from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.stream import Events, stream
 from perdure.pregel.task import Task, running_task
+from perdure.pregel.timeouts import seconds
 
 _DURABILITIES = ("sync", "async", "exit")
 
@@ -33,6 +36,7 @@ class Pregel:
         store, cache: what nodes are given as the run's store; where their results are cached.
         interrupt_before_nodes, interrupt_after_nodes: where a run stops until it is resumed; "*": at all.
         debug: whether runs are told of, superstep by superstep.
+        step_timeout: how long a superstep may take, in seconds or as a timedelta; None: as long as it does.
     """
 
     def __init__(
@@ -42,8 +46,8 @@ class Pregel:
         checkpointer: BaseCheckpointSaver | bool | None = None,
         store: Any = None,
         cache: Any = None,
-        interrupt_before_nodes: str | Sequence[str] = (),
-        interrupt_after_nodes: str | Sequence[str] = (),
+        interrupt_before: Sequence[str] = (),
+        interrupt_after: Sequence[str] = (),
         debug: bool = False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -51,9 +55,10 @@ class Pregel:
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
-        self.interrupt_before_nodes = interrupt_before_nodes
-        self.interrupt_after_nodes = interrupt_after_nodes
+        self.interrupt_before_nodes = interrupt_before
+        self.interrupt_after_nodes = interrupt_after
         self.debug = debug
+        self.step_timeout: float | timedelta | None = None
         self._clock = clock
 
     @property
@@ -62,22 +67,28 @@ class Pregel:
 
     async def ainvoke(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
         debug: bool | None = None,
     ) -> Any:
         """Run the graph to its end and return the output.
 
         Args:
-            input: a mapping of state keys; None continues what the thread had left to do.
+            input: a mapping of state keys; None continues what the thread had left to do; so does a
+                Command, after its update, and besides goes where it says.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
             context: what nodes find as `runtime.context`; default: the surrounding run's.
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
                 the output schema.
+            interrupt_before, interrupt_after: nodes before or after which to stop, "*" for all, in place
+                of those that the graph was compiled with. The thread is given back as it is then, and
+                None as the input goes on.
             durability: see Durability; default "async".
             debug: print every superstep, and warn of values that nodes change in place; default: as the
                 graph was compiled, or the surrounding run.
@@ -92,16 +103,19 @@ class Pregel:
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
         request = self._request(input, config, context, output_keys, durability, None, debug)
+        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
         return await run_graph(request if input is not None else await self._resumed(request))
 
     def astream(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] = "updates",
         output_keys: str | Sequence[str] | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
         debug: bool | None = None,
     ) -> AsyncIterator[Any]:
@@ -116,6 +130,7 @@ class Pregel:
         """
         events = Events(stream_mode)
         request = self._request(input, config, context, output_keys, durability, events, debug)
+        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
@@ -146,6 +161,9 @@ class Pregel:
         """The thread as it is now, or at the checkpoint that the config names."""
         settings = parse_config(config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
+
+    def _breakpoints(self, before: Sequence[str] | None, after: Sequence[str] | None) -> Breakpoints | None:
+        return breakpoints(before or self.interrupt_before_nodes, after or self.interrupt_after_nodes)
 
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):
@@ -207,6 +225,8 @@ class Pregel:
             writer=nobody_reads if events is None or not events.custom else events.writer(),
             debug=debug if debug is not None else self.debug or (above is not None and above.debug),
             random=random.random,
+            watch=None if parent is None else parent.watch,
+            step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
         )
 
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
@@ -224,4 +244,7 @@ def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:
     """The request as one to continue an orphan, as that was asked for."""
     configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
     settings = parse_config({**orphan.config, "configurable": configurable})
-    return replace(request.with_settings(settings), orphan=orphan, durability=orphan.durability)
+    stops = breakpoints(orphan.config.get("interrupt_before", ()), orphan.config.get("interrupt_after", ()))
+    return replace(
+        request.with_settings(settings), orphan=orphan, durability=orphan.durability, breakpoints=stops
+    )

@@ -9,11 +9,15 @@ from typing import Any, Final
 from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
 from perdure.clock import IdSource
-from perdure.constants import START
+from perdure.constants import INTERRUPT, START
 from perdure.errors import GraphRecursionError
 from perdure.pregel.apply import apply
+from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commit import Recorder
-from perdure.pregel.debug import Watch
+from perdure.pregel.deadline import within
+from perdure.pregel.debug import Report
+from perdure.pregel.failures import add_note, first_failure
+from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
@@ -35,11 +39,16 @@ class Loop:
         checkpoint_id, source, step: the checkpoint that the run stands on.
         tasks: those of the superstep that runs now, or would run next.
         root: whether this run holds the claim, and so ends it.
-        watch: what observes the superstep that runs now, with debug on.
+        breakpoints: where the run stops on purpose; None: nowhere.
+        approved: whether the superstep that is next was stopped before already.
+        report: tells of the superstep that runs now, with debug on.
     """
 
     __slots__ = (
+        "_observes",
         "_output",
+        "approved",
+        "breakpoints",
         "budget",
         "checkpoint_id",
         "events",
@@ -48,6 +57,7 @@ class Loop:
         "output_keys",
         "plan",
         "recorder",
+        "report",
         "root",
         "scope",
         "session",
@@ -55,7 +65,6 @@ class Loop:
         "state",
         "step",
         "tasks",
-        "watch",
     )
 
     def __init__(
@@ -71,6 +80,7 @@ class Loop:
         root: bool,
         output_keys: str | Sequence[str],
         events: Events | None,
+        breakpoints: Breakpoints | None = None,
     ) -> None:
         self.plan = plan
         self.state = state
@@ -82,13 +92,16 @@ class Loop:
         self.root = root
         self.output_keys = output_keys
         self.events = events
+        self.breakpoints = breakpoints
+        self.approved = False
         self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
+        self._observes = recorder is not None or events is not None or scope.watch is not None
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"
         self.step = -2
         self.tasks: list[Task] = []
-        self.watch: Watch | None = None
+        self.report: Report | None = None
 
     def superstep(self, *, resumed: bool = False) -> Superstep:
         """The next superstep, from where the run stands."""
@@ -107,24 +120,33 @@ class Loop:
         try:
             if not self.tasks:
                 await self._nothing_to_do()
-            superstep = self._watched_superstep if self.scope.debug else self._run_superstep
+            superstep = self._told_superstep if self.scope.debug else self._run_superstep
             while self.tasks:
+                if self.breakpoints is not None and self.breakpoints.stop_before(self.tasks, self.approved):
+                    await self._break()
+                    break
+                tasks = self.tasks
                 await superstep()
+                if self.breakpoints is not None:
+                    self.approved = False
+                    if self.breakpoints.stop_after(tasks):
+                        await self._break()
+                        break
         except BaseException as error:
             await self._stopped(error)
             raise
         return self._output_now()
 
-    async def _watched_superstep(self) -> None:
+    async def _told_superstep(self) -> None:
         """A superstep that is told of; what the tasks did even if it stops there."""
-        self.watch = watch = Watch(self.plan.name, self.tasks, self.state)
+        self.report = report = Report(self.plan.name, self.tasks, self.state)
         try:
             await self._run_superstep()
         except BaseException:
-            if self.watch is not None:  # so the tasks have not come to their end
-                watch.ran()
+            if self.report is not None:  # so the tasks have not come to their end
+                report.ran()
             raise
-        watch.applied()
+        report.applied()
 
     async def _run_superstep(self) -> None:
         tasks, recorder, events = self.tasks, self.recorder, self.events
@@ -134,18 +156,21 @@ class Loop:
             await recorder.before_superstep()
         if events is not None:
             await events.room()
-        todo = [task for task in tasks if task.writes is None] if tasks[0].superstep.resumed else tasks
+        superstep = tasks[0].superstep
+        todo = tasks
+        if superstep.resumed:
+            todo = [task for task in acting(tasks) if task.writes is None]
         if todo:
-            on_finished = None if recorder is None and events is None else self._task_finished
-            failed = await run_tasks(
-                self.plan, self.state, todo, self.scope.settings.max_concurrency, on_finished
-            )
+            observer = self if self._observes else None
+            running = run_tasks(self.plan, self.state, todo, self.scope.settings.max_concurrency, observer)
+            limit = self.scope.step_timeout
+            failed = await (running if limit is None else within(limit, self.scope.clock, todo, running))
             if failed:
                 raise first_failure(failed)
-        if self.watch is not None:
-            watch, self.watch = self.watch, None
-            watch.ran()
-        await self._apply(tasks)
+        if self.report is not None:
+            report, self.report = self.report, None
+            report.ran()
+        await self._apply(with_handlers(tasks) if superstep.handled else tasks)
 
     def _spend(self) -> None:
         if self.budget == 0:
@@ -157,11 +182,19 @@ class Loop:
             )
         self.budget -= 1
 
-    def _task_finished(self, task: Task) -> None:
+    def task_finished(self, task: Task) -> None:
+        """Store what a task wrote, if others still run, and tell the reader."""
+        if self.scope.watch is not None:
+            self.scope.watch.progress()
         if self.recorder is not None and task.superstep.unfinished:
             self.recorder.task_finished(task)
         if self.events is not None and self.events.updates and task.spec.name != START:
             self.put_update(task)
+
+    async def handler_begins(self, failed: Task) -> None:
+        """A task has failed; return when its handler may begin."""
+        if self.recorder is not None:
+            await self.recorder.handler_begins(failed)
 
     def put_update(self, task: Task, **extra: Any) -> None:
         """Tell the reader what a task wrote."""
@@ -197,6 +230,13 @@ class Loop:
         if self.events is not None and not self._output.isdisjoint(changed):
             self.put_values()
 
+    async def _break(self) -> None:
+        """Stop on purpose: what is left to do stays with the thread, which is given back."""
+        if self.tasks:
+            await self._nothing_to_do()
+        if self.events is not None and self.events.updates:
+            self.events.put("updates", {INTERRUPT: ()})
+
     async def _nothing_to_do(self) -> None:
         if self.recorder is not None:
             end = RunEnd(status="success") if self.root else None
@@ -210,10 +250,11 @@ class Loop:
         end = RunEnd(status=status, error=repr(error)) if self.root else None  # type: ignore[arg-type]
         try:
             place = (self.checkpoint_id, self.source, self.step)
-            await clean_up(partial(self.recorder.run_stopped, self.tasks, *place, end), CLEANUP_SECONDS)
+            tasks = with_handlers(self.tasks)
+            await clean_up(partial(self.recorder.run_stopped, tasks, *place, end), CLEANUP_SECONDS)
         except Exception as failure:
             if failure is not error:
-                error.add_note(f"What had finished could not be stored: {failure!r}")
+                add_note(error, f"What had finished could not be stored: {failure!r}")
 
 
 def _handed_out(update: Any) -> Any:
@@ -221,11 +262,3 @@ def _handed_out(update: Any) -> Any:
     if isinstance(update, list):
         return [_handed_out(part) for part in update]
     return None if update is None else {key: shallow_copy(value) for key, value in update.items()}
-
-
-def first_failure(failed: Sequence[Task]) -> BaseException:
-    """The error of the task that failed first, with a note of what each of the others raised."""
-    (_, first), *others = [(task.name, task.error) for task in failed if task.error is not None]
-    for name, error in others:
-        first.add_note(f"In the same superstep, node {name!r} failed too: {error!r}")
-    return first

@@ -7,29 +7,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import uuid6
+
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
-from perdure.constants import INPUT, NO_WRITES, PULL, RESERVED_SLOTS, START, TASKS, is_trigger
-from perdure.data import Durability
+from perdure.constants import (
+    ERROR,
+    ERROR_SOURCE,
+    INPUT,
+    NO_WRITES,
+    PULL,
+    RESERVED_SLOTS,
+    START,
+    TASKS,
+    is_trigger,
+)
+from perdure.data import Command, Durability
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import apply
+from perdure.pregel.breakpoints import Breakpoints
+from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
+from perdure.pregel.handlers import restore_handler, with_handlers
 from perdure.pregel.loop import Loop
-from perdure.pregel.plan import Calling, NodeSpec, Plan
+from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
 from perdure.pregel.renames import follow
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session
 from perdure.pregel.state import ThreadState
 from perdure.pregel.stream import Events
-from perdure.pregel.task import Task
+from perdure.pregel.task import Task, Writes
 
 logger = logging.getLogger("perdure")
 
 _REMEDY: Final = "If a node was renamed, say so: compile(renamed={'<old name>': '<new name>'})."
-
-_INPUT_SPEC: Final = NodeSpec(name=INPUT, action=lambda given: given, calling=Calling.INPUT, triggers=())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +62,7 @@ class RunRequest:
     durability: Durability
     output_keys: str | Sequence[str]
     events: Events | None = None
+    breakpoints: Breakpoints | None = None
     orphan: Orphan | None = None
 
     @property
@@ -112,6 +126,7 @@ def new_loop(
         root=root,
         output_keys=request.output_keys,
         events=request.events,
+        breakpoints=request.breakpoints,
     )
 
 
@@ -125,7 +140,7 @@ async def start(loop: Loop, given: Mapping[str, Any]) -> None:
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
     ]
-    written = Task(_INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
     written.writes = [(START, given)]
     loop.checkpoint_id = loop.ids.next()
     applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
@@ -141,40 +156,101 @@ async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
         )
 
 
-async def resume(loop: Loop, head: CheckpointTuple, *, fork: bool) -> None:
+async def start_with(loop: Loop, command: Command) -> None:
+    """Write a command to a thread that has nothing stored."""
+    task = command_task(loop.plan, command, loop.superstep())
+    loop.checkpoint_id = loop.ids.next()
+    applied = apply(loop.state, [task], loop.checkpoint_id)
+    await _record_opening(loop, "input", applied.changed)
+    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+async def resume(
+    loop: Loop,
+    head: CheckpointTuple,
+    *,
+    fork: bool = False,
+    command: Command | None = None,
+    approved: bool = False,
+) -> None:
     """Prepare what the thread still has to do, with what of it is stored already.
 
-    A fork continues from below the head, on a checkpoint of its own, and inherits no results.
+    Args:
+        fork: whether to continue from below the head, on a checkpoint of its own that inherits no results.
+        command: what to write first.
+        approved: whether going on here means to pass the breakpoint at which the thread stopped.
     """
     followed = follow(loop.plan, head)
     head = followed.stored
     _require_nodes(loop.plan, head)
+    kept = kept_commands(head.pending_writes or ())
     if fork:
         loop.checkpoint_id = loop.ids.next()
-        await _record_opening(loop, "fork", set())
+    changed = _merge_commands(loop, list(kept.values()))
+    if fork:
+        kept.clear()
+        await _record_opening(loop, "fork", changed)
+    if command is not None:
+        _keep_command(loop, command, kept)
+    loop.approved = approved
     loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
     if not fork:
         followed.mark(loop.tasks)
         _require_destinations(loop.plan, head.pending_writes or ())
         restore(loop.plan, loop.tasks, head.pending_writes or ())
     loop.put_values()
-    for task in loop.tasks:
+    for task in with_handlers(loop.tasks):
         if task.writes is not None and loop.events is not None and loop.events.updates:
             loop.put_update(task, __metadata__={"cached": True})
 
 
+def _keep_command(loop: Loop, command: Command, kept: Mapping[str, Writes]) -> None:
+    """Keep a command and merge what it writes, unless this run has done so before it was killed."""
+    task = command_task(loop.plan, command, loop.superstep())
+    fence = None if loop.session is None else loop.session.fence
+    task_id = command_id(str(uuid6.uuid7()) if fence is None else fence.run_id)
+    if task_id in kept or not task.writes:
+        return
+    if loop.recorder is not None:
+        loop.recorder.keep_command(task, task_id, len(kept))
+    _merge_commands(loop, [task.writes])
+
+
+def _merge_commands(loop: Loop, commands: Sequence[Writes]) -> set[str]:
+    task, changed = apply_commands(loop.state, loop.superstep(), commands, loop.checkpoint_id)
+    if loop.recorder is not None:
+        loop.recorder.merged(task, changed)
+    return changed
+
+
 def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) -> None:
-    """Give tasks that have finished before what they wrote; a task that only failed has not."""
+    """Give tasks that have finished before what they wrote; a task that only failed has not.
+
+    In place of one that failed with a handler, the handler goes on, or has finished.
+    """
     stored: dict[str, list[tuple[str, Any]]] = {}
+    errors: dict[str, str] = {}
+    handled: set[str] = set()
     for task_id, channel, value in pending:
         if channel not in RESERVED_SLOTS:
             stored.setdefault(task_id, []).append((channel, value))
-    for task in tasks if stored else ():
-        writes = stored.get(task.id)
-        if writes is not None:
-            task.writes = [write for write in writes if write[0] in plan.channels]
-            task.stored = True
-            _tell_dropped(plan, task, {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES})
+        elif channel == ERROR:
+            errors[task_id] = value
+        elif channel == ERROR_SOURCE:
+            handled.add(task_id)
+    for task in tasks if stored or handled else ():
+        if task.id in handled:
+            handler = restore_handler(plan, task, errors.get(task.id, ""))
+            if handler is not None:
+                task = handler
+        if task.id in stored:
+            _restore_writes(plan, task, stored[task.id])
+
+
+def _restore_writes(plan: Plan, task: Task, writes: list[tuple[str, Any]]) -> None:
+    task.writes = [write for write in writes if write[0] in plan.channels]
+    task.stored = True
+    _tell_dropped(plan, task, {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES})
 
 
 def _tell_dropped(plan: Plan, task: Task, channels: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from perdure.channels.base import shallow_copy
@@ -10,13 +11,16 @@ from perdure.constants import MISSING, PULL, PUSH, START, TASKS
 from perdure.data import Send
 from perdure.errors import MissingNodeError
 from perdure.ids import path_text
-from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.failures import add_note
+from perdure.pregel.plan import NodeSpec, Plan, Policies
 from perdure.pregel.read import read
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
+from perdure.pregel.timeouts import timeout_policy
 
 PUSH_TRIGGERS = (PUSH,)
+_NO_POLICIES = Policies()
 
 
 def prepare(
@@ -52,7 +56,7 @@ def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep) -> Any:
     try:
         return read(spec.reader, state, superstep)
     except Exception as error:
-        error.add_note(f"Before task with name {spec.name!r} and path {path_text((PULL, spec.name))!r}")
+        add_note(error, f"Before task with name {spec.name!r} and path {path_text((PULL, spec.name))!r}")
         raise
 
 
@@ -97,5 +101,20 @@ def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
                 f"The thread holds a Send to node {send.node!r}, which graph {plan.name!r} does not have. "
                 f"Its nodes are: {', '.join(name for name in plan.nodes if name != START)}."
             )
-        tasks.append(Task(spec, (PUSH, index), PUSH_TRIGGERS, shallow_copy(send.arg), superstep))
+        task = Task(spec, (PUSH, index), PUSH_TRIGGERS, shallow_copy(send.arg), superstep)
+        if send.timeout is not None:
+            policy = timeout_policy(send.timeout)
+            task.policies = replace(spec.policies or _NO_POLICIES, timeout=policy)
+        tasks.append(task)
     return tasks
+
+
+def given_again(state: ThreadState, task: Task) -> Any:
+    """The task's input, made anew; what is done to it does not show in the next one made."""
+    kind, place, *_ = task.path
+    if kind == PULL:
+        return _given(task.spec, state, task.superstep)
+    arg = state.channels[TASKS].get()[place].arg
+    if type(arg) is dict:  # a state, or part of one: what a node is given of that are copies, key by key
+        return {key: shallow_copy(value) for key, value in arg.items()}
+    return shallow_copy(arg)

@@ -14,6 +14,7 @@ from typing import Any
 from perdure.checkpoint.base import CheckpointTuple, PendingWrite
 from perdure.constants import TASKS, branch_channel, is_trigger
 from perdure.data import Send
+from perdure.pregel.commands import kept_commands
 from perdure.pregel.plan import Plan
 from perdure.pregel.task import FormerTask, Task
 
@@ -26,7 +27,7 @@ class Followed:
 
     Attributes:
         channels: the triggers that were stored under another name, and that name.
-        sends: the places of stored Sends to a node of another name, and that name.
+        sends: the places of stored Sends, those of commands last, to a node of another name, and that name.
     """
 
     stored: CheckpointTuple
@@ -60,9 +61,10 @@ def follow(plan: Plan, stored: CheckpointTuple) -> Followed:
     checkpoint = stored.checkpoint
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
     now = {name: new for name in versions if (new := _channel(plan, name)) != name and new not in versions}
-    sends = {
-        place: send.node for place, send in enumerate(values.get(TASKS, ())) if send.node in plan.renamed
-    }
+    commanded = [write for writes in kept_commands(stored.pending_writes or ()).values() for write in writes]
+    now |= {name: new for name, _ in commanded if (new := _channel(plan, name)) != name}
+    sent = [*values.get(TASKS, ()), *(send for name, sends in commanded if name == TASKS for send in sends)]
+    sends = {place: send.node for place, send in enumerate(sent) if send.node in plan.renamed}
     followed = {now.get(name, name): _value(plan, name, value) for name, value in values.items()}
     return Followed(
         stored=stored._replace(

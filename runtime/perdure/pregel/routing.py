@@ -12,10 +12,11 @@ from perdure.constants import END, START, TASKS, branch_channel
 from perdure.data import Send
 from perdure.errors import InvalidUpdateError
 from perdure.pregel.inject import injected
-from perdure.pregel.plan import Branch, Plan
+from perdure.pregel.plan import Branch, Calling, Plan
 from perdure.pregel.read import read
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, Writes
+from perdure.pregel.timeouts import timeout_policy
 
 
 def nearest(name: str, known: Any) -> str:
@@ -43,7 +44,24 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
         raise InvalidUpdateError(
             f"{said_by} of {source!r} goes to {name!r}, which is not a node." + nearest(name, plan.nodes)
         )
-    return [(TASKS, target)] if isinstance(target, Send) else [(branch_channel(name), None)]
+    if not isinstance(target, Send):
+        return [(branch_channel(name), None)]
+    if target.timeout is not None:
+        _check_timeout(plan, source, said_by, target)
+    return [(TASKS, target)]
+
+
+def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
+    """Refuse a limit where it is set, rather than in the superstep that it is for."""
+    try:
+        limits = timeout_policy(send.timeout)
+    except (TypeError, ValueError) as error:
+        raise InvalidUpdateError(f"{said_by} of {source!r} sends to {send.node!r}: {error}") from error
+    if limits is not None and plan.nodes[send.node].calling is Calling.THREAD:
+        raise InvalidUpdateError(
+            f"{said_by} of {source!r} sends to {send.node!r} with a timeout, but that is a sync node, whose "
+            "thread cannot be stopped. Make it async, or leave the timeout out."
+        )
 
 
 async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes, result: Any = None) -> None:

@@ -24,8 +24,10 @@ from perdure.checkpoint.base import (
 from perdure.clock import IdSource, LocalIds
 from perdure.config import RunSettings, require_thread
 from perdure.constants import START
+from perdure.data import Command
 from perdure.errors import (
     EmptyInputError,
+    GraphValidationError,
     InvalidUpdateError,
     OrphanTakenError,
     StaleRunError,
@@ -33,11 +35,13 @@ from perdure.errors import (
     UnfencedSaverWarning,
     UnserializableValueError,
 )
+from perdure.pregel.commands import check_command, given, recorded
+from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
-from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, stored_loop
+from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, start_with, stored_loop
 from perdure.pregel.runner import clean_up
-from perdure.pregel.session import CommitLine, Session
+from perdure.pregel.session import CommitLine, Session, Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, running_task
 
@@ -46,6 +50,8 @@ async def run_graph(request: RunRequest) -> Any:
     """Run a graph from its opening to its end and return the output."""
     request = _accepted(request)
     parent = running_task()
+    if parent is not None and parent.watch is not None:
+        parent.watch.admit(request.plan.name)
     session = None if parent is None or request.saver is False else parent.superstep.session
     if parent is not None and session is not None:
         if request.settings.thread_id is None or request.settings.namespace == parent.namespace:
@@ -56,8 +62,16 @@ async def run_graph(request: RunRequest) -> Any:
         return await _run_root(_at_root(request), saver, require_thread(request.settings))
     _require_input(request)
     loop = new_loop(request, ThreadState(request.plan), LocalIds())
-    await start(loop, request.input)
+    await _begin(loop, request.input)
     return await loop.run()
+
+
+async def _begin(loop: Loop, given: Any) -> None:
+    """Start on what a caller gave, where nothing is stored."""
+    if isinstance(given, Command):
+        await start_with(loop, given)
+    else:
+        await start(loop, given)
 
 
 def _at_root(request: RunRequest) -> RunRequest:
@@ -72,6 +86,9 @@ def _accepted(request: RunRequest) -> RunRequest:
     given, plan = request.input, request.plan
     if given is None:
         return request
+    if isinstance(given, Command):
+        _check_command(request, given)
+        return request
     if plan.accept is not None:
         return replace(request, input=plan.accept(given))
     if type(given) is not dict and not isinstance(given, Mapping):
@@ -80,6 +97,12 @@ def _accepted(request: RunRequest) -> RunRequest:
             f"keys, not {type(given).__name__}; None resumes a stored thread."
         )
     return request
+
+
+def _check_command(request: RunRequest, command: Command) -> None:
+    stored = running_task() is not None or isinstance(request.saver, BaseCheckpointSaver)
+    superstep = Superstep("", "", 0, request.scope, None, request.settings.recursion_limit)
+    check_command(request.plan, command, superstep, stored=stored)
 
 
 def _require_input(request: RunRequest) -> None:
@@ -168,7 +191,7 @@ async def _claim(request: RunRequest, saver: LeasedSaver, thread_id: str) -> Cla
 def _claim_request(request: RunRequest, saver: LeasedSaver, thread_id: str) -> ClaimRequest:
     settings, orphan = request.settings, request.orphan
     try:
-        recorded = saver.serde.dumps(request.input)
+        recorded_input = saver.serde.dumps(recorded(request.input))
     except UnserializableValueError as error:
         raise UnserializableValueError(f"The input cannot be recorded: {error}") from error
     return ClaimRequest(
@@ -176,8 +199,8 @@ def _claim_request(request: RunRequest, saver: LeasedSaver, thread_id: str) -> C
         run_id=orphan.run_id if orphan is not None else settings.run_id or str(uuid6.uuid7()),
         graph=request.plan.name,
         signature=request.plan.signature,
-        input=recorded,
-        config=_recorded_config(settings),
+        input=recorded_input,
+        config=_recorded_config(request),
         durability=request.durability,
         checkpoint_id=_address_of(request),
         successor_of=orphan.epoch if orphan is not None else None,
@@ -190,9 +213,12 @@ def _address_of(request: RunRequest) -> str | None:
     return None if started else request.settings.checkpoint_id
 
 
-def _recorded_config(settings: RunSettings) -> dict[str, Any]:
+def _recorded_config(request: RunRequest) -> dict[str, Any]:
     """What a successor must be called with, beside thread and input."""
+    settings, stops = request.settings, request.breakpoints
     return {
+        "interrupt_before": [] if stops is None else sorted(stops.before),
+        "interrupt_after": [] if stops is None else sorted(stops.after),
         "configurable": {"checkpoint_id": settings.checkpoint_id},
         "recursion_limit": settings.recursion_limit,
         "max_concurrency": settings.max_concurrency,
@@ -228,9 +254,10 @@ async def _open_and_run(
         if request.orphan is None:
             await _give_back(session, error)
         else:
-            error.add_note(
+            add_note(
+                error,
                 f"Run {request.orphan.run_id} could not be continued here. It stays an orphan, which another "
-                "process, with other code perhaps, can continue."
+                "process, with other code perhaps, can continue.",
             )
         raise
     return await loop.run()
@@ -246,24 +273,28 @@ async def _give_back(session: Session, error: BaseException) -> None:
     try:
         await clean_up(partial(session.saver.arelease, session.fence, status), CLEANUP_SECONDS)
     except Exception as failure:
-        error.add_note(f"The thread could not be given back: {failure!r}")
+        add_note(error, f"The thread could not be given back: {failure!r}")
 
 
 async def _open(request: RunRequest, session: Session, head: CheckpointTuple | None) -> Loop:
-    given = request.input
+    asked = request.input
     if request.orphan is not None:
-        given = None if request.orphan.started else session.saver.serde.loads(request.orphan.input)
-    if head is None and given is None:
+        recorded_input = session.saver.serde.loads(request.orphan.input)
+        asked = None if request.orphan.started else given(recorded_input)
+    if head is None and asked is None:
         raise EmptyInputError(
             f"Received no input for {START}: thread {session.thread_id!r} has nothing to resume. "
             "Pass a mapping of state keys; {} is one."
         )
     loop = stored_loop(request, session, head)
-    if given is not None:
-        await start(loop, given)
-    elif head is not None:
+    if head is None:
+        await _begin(loop, asked)
+    elif asked is None or isinstance(asked, Command):
         below = _address_of(request) is not None and await _is_below_head(session, head)
-        await resume(loop, head, fork=below)
+        approved = request.orphan is None or head.metadata.get("run_id") != request.orphan.run_id
+        await resume(loop, head, fork=below, command=asked, approved=approved)
+    else:
+        await start(loop, asked)
     return loop
 
 
@@ -282,19 +313,27 @@ async def _newest_id(session: Session) -> str | None:
 async def _run_child(request: RunRequest, parent: Task, session: Session) -> Any:
     """Run a graph that a node invokes: on its thread, under its claim, in a namespace of the task's own.
 
-    If the task ran before, in a process that is gone, the child continues what is stored of it.
+    If the task ran before, in an attempt that failed or a process that is gone, the child continues
+    what is stored of it.
     """
+    if request.breakpoints is not None:
+        raise GraphValidationError(
+            f"Graph {request.plan.name!r} runs below node {parent.name!r} and has breakpoints, which stop "
+            "only runs that a caller started. Set them on the outer graph, before or after that node."
+        )
     namespace = parent.child_namespace()
     head = None
-    if parent.superstep.resumed:
+    if parent.again:
+        await session.line.settle()
         address = {"thread_id": session.thread_id, "checkpoint_ns": namespace}
         head = await session.saver.aget_tuple({"configurable": address})
     loop = stored_loop(request, session, head, parent, namespace)
     if head is not None:
-        await resume(loop, head, fork=False)
+        command = request.input if isinstance(request.input, Command) else None
+        await resume(loop, head, command=command)
     else:
         _require_input(request)
-        await start(loop, request.input)
+        await _begin(loop, request.input)
     return await loop.run()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunSettings
 from perdure.data import StreamWriter
+from perdure.pregel.timeouts import Watch
 
 
 def nobody_reads(event: Any) -> None:
@@ -24,6 +25,8 @@ class Scope:
         writer: where "custom" events go.
         debug: whether each superstep is printed and watched for changes in place.
         random: draws from 0 up to 1, for what must not happen in step with others.
+        watch: that of the nearest attempt around the run which has a time limit.
+        step_timeout: how many seconds a superstep may take.
     """
 
     settings: RunSettings
@@ -34,3 +37,5 @@ class Scope:
     writer: StreamWriter = nobody_reads
     debug: bool = False
     random: Callable[[], float]
+    watch: Watch | None = None
+    step_timeout: float | None = None

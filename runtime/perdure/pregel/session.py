@@ -138,10 +138,12 @@ class Superstep:
         session: None for a run that stores nothing.
         remaining: how many supersteps the recursion limit still allows, this one included.
         unfinished: how many of the tasks have not ended.
+        handled: whether some of the tasks have failed and others run in their place.
     """
 
     __slots__ = (
         "checkpoint_id",
+        "handled",
         "namespace",
         "remaining",
         "resumed",
@@ -169,3 +171,4 @@ class Superstep:
         self.remaining = remaining
         self.resumed = resumed
         self.unfinished = 0
+        self.handled = False

@@ -11,6 +11,8 @@ from perdure.config import RunSettings
 from perdure.constants import ERROR, TASKS
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
+from perdure.pregel.commands import apply_commands, kept_commands
+from perdure.pregel.handlers import with_handlers
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
@@ -55,13 +57,15 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     sends = stored.checkpoint["channel_values"].get(TASKS, [])
     if sends:
         state.restore(TASKS, [send for send in sends if send.node in plan.nodes])
+    pending = stored.pending_writes or []
+    apply_commands(state, superstep, list(kept_commands(pending).values()), stored.checkpoint["id"])
     tasks = prepare(plan, state, None, superstep)
     followed.mark(tasks)
-    pending = stored.pending_writes or []
     restore(plan, tasks, pending)
+    tasks = with_handlers(tasks)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
     seen = tuple(_task(plan, task, errors.get(task.id)) for task in tasks)
-    waiting = [task.name for task in tasks if task.writes is None or not live]
+    waiting = [task.name for task in tasks if (_is_waiting(task) if live else task.failure is None)]
     finished = [task for task in tasks if task.writes is not None]
     if live and finished:
         try:
@@ -82,6 +86,10 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
         parent_config=stored.parent_config,
         tasks=seen,
     )
+
+
+def _is_waiting(task: Task) -> bool:
+    return task.writes is None and task.handler is None
 
 
 def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:

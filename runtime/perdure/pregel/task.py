@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, NamedTuple
 
 from perdure.config import RunnableConfig
@@ -9,9 +10,10 @@ from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
 from perdure.context import current_task
 from perdure.data import NodeError
 from perdure.ids import path_text, task_id
-from perdure.pregel.plan import NodeSpec
+from perdure.pregel.plan import NodeSpec, Policies
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import Preview
+from perdure.pregel.timeouts import Watch
 from perdure.runtime import ExecutionInfo, Runtime
 
 Writes = list[tuple[str, Any]]
@@ -25,6 +27,19 @@ class FormerTask(NamedTuple):
     triggers: tuple[str, ...]
 
 
+class Attempt(NamedTuple):
+    """Which attempt of a node with policies this is.
+
+    Attributes:
+        first_time: when the first one began, in seconds since the epoch.
+        watch: None for a node without a time limit.
+    """
+
+    number: int
+    first_time: float
+    watch: Watch | None
+
+
 class Task:
     """A task: what runs, on which input, and what came of it.
 
@@ -33,6 +48,9 @@ class Task:
         writes: what it wrote, once it has finished; None before.
         stored: whether `writes` came from the saver, or were handed to it already.
         error: what its node raised.
+        policies: how its node is run; None if it is simply called.
+        attempt: which attempt this stands for, if its node has policies.
+        handler: the task that runs in this one's place, if this one has failed and its node has one.
         failure: for an error handler, what it handles.
         preview: the state as this task's own writes leave it, where a router asked for it.
         former: what its id and namespace are made of, where that is not what it is called now.
@@ -41,12 +59,15 @@ class Task:
 
     __slots__ = (
         "_id",
+        "attempt",
         "children",
         "error",
         "failure",
         "former",
+        "handler",
         "input",
         "path",
+        "policies",
         "preview",
         "spec",
         "stored",
@@ -71,6 +92,9 @@ class Task:
         self.writes: Writes | None = None
         self.stored = False
         self.error: BaseException | None = None
+        self.policies: Policies | None = spec.policies
+        self.attempt: Attempt | None = None
+        self.handler: Task | None = None
         self.failure: NodeError | None = None
         self.preview: Preview | None = None
         self.former: FormerTask | None = None
@@ -90,6 +114,25 @@ class Task:
             self._id = task_id(step.checkpoint_id, step.namespace, step.step, name, path_text(path), triggers)
         return self._id
 
+    def for_attempt(self, attempt: Attempt, given: Any) -> Task:
+        """A task that stands for this one in one attempt: what it counts and shows is that attempt's own."""
+        task = copy(self)
+        task.attempt = attempt
+        task.input = given
+        return task
+
+    @property
+    def again(self) -> bool:
+        """Whether the node may have run before, so that there may be something of graphs that it invoked."""
+        return self.superstep.resumed or (self.attempt is not None and self.attempt.number > 1)
+
+    @property
+    def watch(self) -> Watch | None:
+        """What is to be told of the progress that this task makes."""
+        if self.attempt is not None and self.attempt.watch is not None:
+            return self.attempt.watch
+        return self.superstep.scope.watch
+
     @property
     def namespace(self) -> str:
         """The namespace of what runs below this task."""
@@ -106,18 +149,24 @@ class Task:
 
     def runtime(self) -> Runtime[Any]:
         """What the node can find out about its run."""
-        scope = self.superstep.scope
+        scope, watch = self.superstep.scope, self.watch
+        watched: dict[str, Any] = {"stream_writer": scope.writer}
+        if watch is not None:
+            watched = {"stream_writer": watch.writer(scope.writer), "heartbeat": watch.heartbeat}
         return Runtime(
-            context=scope.context,
-            store=scope.store,
-            stream_writer=scope.writer,
-            execution_info=ExecutionInfo(
-                checkpoint_id=self.superstep.checkpoint_id,
-                checkpoint_ns=self.namespace,
-                task_id=self.id,
-                thread_id=scope.settings.thread_id,
-                run_id=scope.settings.run_id,
-            ),
+            context=scope.context, store=scope.store, execution_info=self._execution_info(), **watched
+        )
+
+    def _execution_info(self) -> ExecutionInfo:
+        settings, attempt = self.superstep.scope.settings, self.attempt
+        return ExecutionInfo(
+            checkpoint_id=self.superstep.checkpoint_id,
+            checkpoint_ns=self.namespace,
+            task_id=self.id,
+            thread_id=settings.thread_id,
+            run_id=settings.run_id,
+            node_attempt=1 if attempt is None else attempt.number,
+            node_first_attempt_time=None if attempt is None else attempt.first_time,
         )
 
     def config(self) -> RunnableConfig:

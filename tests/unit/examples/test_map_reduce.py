@@ -63,4 +63,4 @@ async def test_this_project_is_compared(capsys: pytest.CaptureFixture[str]) -> N
 
     printed = capsys.readouterr().out
     assert f"files below {ROOT / 'runtime'}" in printed
-    assert "checkpoint" in printed
+    assert "thread" in printed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
 import anyio
@@ -11,6 +12,8 @@ import anyio.lowlevel
 
 from perdure.constants import START
 from perdure.graph.state import StateGraph
+from perdure.pregel.graph import Pregel
+from perdure.pregel.plan import Calling, NodeSpec, Policies
 
 Action = Callable[[Any], Awaitable[Any]]
 
@@ -116,3 +119,31 @@ def fan(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> St
 def thread(thread_id: str = "t", **more: Any) -> dict[str, Any]:
     """A config for a thread."""
     return {"configurable": {"thread_id": thread_id}, **more}
+
+
+def with_policies(
+    graph: Pregel,
+    policies: Mapping[str, Policies],
+    handlers: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
+) -> Pregel:
+    """The graph with policies for some nodes, and with nodes that nothing starts: error handlers."""
+    nodes = {
+        name: replace(spec, policies=policies.get(name, spec.policies))
+        for name, spec in graph.plan.nodes.items()
+    }
+    for name, action in (handlers or {}).items():
+        nodes[name] = NodeSpec(
+            name=name,
+            action=action,
+            calling=Calling.COROUTINE,
+            triggers=(),
+            injects=(("error", "error"),),
+            policies=policies.get(name),
+        )
+    return Pregel(replace(graph.plan, nodes=nodes), checkpointer=graph.checkpointer, clock=graph._clock)
+
+
+async def settle(rounds: int = 40) -> None:
+    """Let everything go on that can."""
+    for _ in range(rounds):
+        await anyio.lowlevel.checkpoint()

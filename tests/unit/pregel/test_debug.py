@@ -14,8 +14,9 @@ from pydantic import BaseModel
 
 from perdure.data import Command, Send
 from perdure.errors import GraphRecursionError, InPlaceChangeWarning
-from perdure.pregel.debug import Watch
-from tests.unit.pregel.graphs import chain, fails, fan, logs, returns, thread
+from perdure.pregel.debug import Report
+from perdure.pregel.plan import Policies
+from tests.unit.pregel.graphs import chain, fails, fan, logs, returns, thread, with_policies
 from tests.unit.pregel.savers import WatchedSaver
 
 
@@ -123,6 +124,26 @@ async def test_a_resumed_superstep_tells_whose_writes_were_stored(capsys: pytest
     ]
 
 
+async def test_a_handler_is_told_of_beside_the_node_that_it_runs_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def handles(state: Any, error: Any = None) -> Any:
+        return {"log": ["handled"]}
+
+    graph = with_policies(
+        chain(["a"], {"a": fails(ValueError("boom"))}).compile(),
+        {"a": Policies(handler="handler")},
+        {"handler": handles},
+    )
+    await graph.ainvoke({}, debug=True)
+
+    assert lines(capsys)[-3:] == [
+        "[LangGraph step 1] a failed: ValueError('boom')",
+        "[LangGraph step 1] handler wrote log = ['handled']",
+        "[LangGraph step 1] changed: log",
+    ]
+
+
 # Who is told of
 
 
@@ -159,7 +180,7 @@ async def test_without_debug_nothing_is_watched(monkeypatch: pytest.MonkeyPatch)
     def watched(*_: Any) -> None:
         raise AssertionError("a superstep was watched")
 
-    monkeypatch.setattr(Watch, "__init__", watched)
+    monkeypatch.setattr(Report, "__init__", watched)
 
     assert await chain(["a"]).compile().ainvoke({}) == {"log": ["a"]}
 

@@ -19,9 +19,22 @@ from perdure.data import Command, Durability, Send
 from perdure.errors import MissingNodeError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
+from perdure.pregel.plan import Policies
 from perdure.service.recovery import recover
 from perdure.testing.clock import FakeClock
-from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, logs, returns, thread
+from tests.unit.pregel.graphs import (
+    Action,
+    Gate,
+    Log,
+    Runs,
+    chain,
+    fails,
+    fan,
+    logs,
+    returns,
+    thread,
+    with_policies,
+)
 from tests.unit.pregel.model import Shape, build, run_model, shapes
 from tests.unit.pregel.savers import WatchedSaver
 
@@ -257,6 +270,53 @@ async def test_a_renamed_node_of_a_graph_below_is_followed_too() -> None:
 
     assert await new.ainvoke(None, thread()) == {"log": ["one", "two"]}
     assert runs.of == {"one": 1}
+
+
+@pytest.mark.parametrize("how", ["a goto", "Sends"])
+async def test_what_a_command_as_input_started_under_the_old_name_is_not_done_again(how: str) -> None:
+    saver, runs = WatchedSaver(), Runs()
+
+    def graph(name: str, action: Action) -> StateGraph:
+        builder = chain(["a"]).add_node(name, runs.counted("it")).add_node("late", action)
+        return builder.add_conditional_edges(name, lambda state: END)
+
+    goto: list[Any] = (
+        ["old", "late"] if how == "a goto" else [Send("late", {}), Send("old", {}), Send("old", {})]
+    )
+    await graph("old", late).compile(checkpointer=saver).ainvoke({}, thread())
+    with pytest.raises(ValueError, match="boom"):
+        await graph("old", late).compile(checkpointer=saver).ainvoke(Command(goto=goto), thread())
+    began = runs.of["it"]
+    new = renamed(graph("new", logs("late")), saver, old="new")
+
+    assert (await new.aget_state(thread())).next == ("late",)
+    assert sorted((await new.ainvoke(None, thread()))["log"]) == ["a", *["it"] * began, "late"]
+    assert runs.of["it"] == began
+
+
+async def test_a_handler_that_has_finished_for_a_renamed_node_is_not_run_again() -> None:
+    saver, runs = WatchedSaver(), Runs()
+
+    async def handles(state: Any, error: Any = None) -> Any:
+        runs.of["handler"] = runs.of.get("handler", 0) + 1
+        return {"log": ["handled"]}
+
+    def graph(name: str, action: Action, **names: str) -> Pregel:
+        handler = f"__error_handler__{name}"
+        builder = fan([name, "late"], {name: fails(ValueError("handled")), "late": action})
+        return with_policies(
+            builder.compile(checkpointer=saver, renamed=names),
+            {name: Policies(handler=handler)},
+            {handler: handles},
+        )
+
+    with pytest.raises(ValueError, match="boom"):
+        await graph("old", late).ainvoke({}, thread())
+    assert runs.of == {"handler": 1}
+    result = await graph("new", logs("late"), old="new").ainvoke(None, thread())
+
+    assert sorted(result["log"]) == ["handled", "late"]
+    assert runs.of == {"handler": 1}
 
 
 async def test_a_new_input_drops_what_waited_under_the_old_name() -> None:

@@ -20,7 +20,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from perdure.checkpoint.serde.refusals import RefusedError, index_step, type_name
-from perdure.data import Overwrite, Send
+from perdure.data import Overwrite, Send, TimeoutPolicy
 
 TAG: Final = "$perdure"
 
@@ -179,9 +179,23 @@ def _give_dict(payload: Any) -> dict[Any, Any]:
     return dict(_list(pair, 2) for pair in _list(payload))
 
 
+def _take_send(value: Send) -> tuple[Any, ...]:
+    """Most Sends have no timeout; those are written as they were when there was none."""
+    return (value.node, value.arg) if value.timeout is None else (value.node, value.arg, value.timeout)
+
+
 def _give_send(payload: list[Any]) -> Send:
-    node, arg = _list(payload, 2)
-    return Send(_text(node), arg)
+    node, arg, *timeout = _list(payload)
+    return Send(_text(node), arg, timeout=_list(timeout, 1)[0]) if timeout else Send(_text(node), arg)
+
+
+def _take_timeout_policy(value: TimeoutPolicy) -> tuple[Any, ...]:
+    return value.run_timeout, value.idle_timeout, value.refresh_on
+
+
+def _give_timeout_policy(payload: list[Any]) -> TimeoutPolicy:
+    run, idle, refresh_on = _list(payload, 3)
+    return TimeoutPolicy(run_timeout=run, idle_timeout=idle, refresh_on=refresh_on)
 
 
 def _give_overwrite(payload: list[Any]) -> Overwrite:
@@ -211,8 +225,12 @@ CONTAINERS: Final[dict[type, ContainerTag]] = {
     frozenset: ContainerTag(
         "frozenset", iter, lambda payload: frozenset(_list(payload)), lambda index: "{…}"
     ),
-    Send: ContainerTag(
-        "Send", lambda value: (value.node, value.arg), _give_send, (".node", ".arg").__getitem__
+    Send: ContainerTag("Send", _take_send, _give_send, (".node", ".arg", ".timeout").__getitem__),
+    TimeoutPolicy: ContainerTag(
+        "TimeoutPolicy",
+        _take_timeout_policy,
+        _give_timeout_policy,
+        (".run_timeout", ".idle_timeout", ".refresh_on").__getitem__,
     ),
     Overwrite: ContainerTag(
         "Overwrite", lambda value: (value.value,), _give_overwrite, lambda index: ".value"

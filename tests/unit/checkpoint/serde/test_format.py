@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from perdure.checkpoint.serde import JsonSerializer
-from perdure.data import Overwrite, Send
+from perdure.data import Overwrite, Send, TimeoutPolicy
 from perdure.testing.exact import exactly_equal
 
 SERDE = JsonSerializer()
@@ -54,6 +54,15 @@ GOLDEN: list[tuple[Any, str]] = [
     ({"$perdure": {"é": [1]}, "a": 1}, '{"$perdure":["dict",[["$perdure",{"é":[1]}],["a",1]]]}'),
     ({"\ud800": 1}, '{"$perdure":["dict",[[{"$perdure":["str","7aCA"]},1]]]}'),
     (Send("node", {"a": (1,)}), '{"$perdure":["Send",["node",{"a":{"$perdure":["tuple",[1]]}}]]}'),
+    (Send("node", None, timeout=1.5), '{"$perdure":["Send",["node",null,1.5]]}'),
+    (
+        Send("node", 1, timeout=timedelta(seconds=2)),
+        '{"$perdure":["Send",["node",1,{"$perdure":["timedelta",[0,2,0]]}]]}',
+    ),
+    (
+        Send("node", 1, timeout=TimeoutPolicy(idle_timeout=3, refresh_on="heartbeat")),
+        '{"$perdure":["Send",["node",1,{"$perdure":["TimeoutPolicy",[null,3,"heartbeat"]]}]]}',
+    ),
     (Overwrite([1]), '{"$perdure":["Overwrite",[[1]]]}'),
 ]
 

@@ -342,6 +342,8 @@ MALFORMED = [
     b'{"$perdure": ["PurePosixPath", 1]}',
     b'{"$perdure": ["Send", ["node"]]}',
     b'{"$perdure": ["Send", [1, 2]]}',
+    b'{"$perdure": ["Send", ["node", 1, 2, 3]]}',
+    b'{"$perdure": ["TimeoutPolicy", [1]]}',
     b'{"$perdure": ["Overwrite", 1]}',
     b'{"$perdure": ["Overwrite", []]}',
     b'{"$perdure": ["Color", "red"]}',

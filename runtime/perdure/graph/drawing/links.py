@@ -1,0 +1,89 @@
+"""Edges made ready to be laid out in layers: none goes up, none leads to itself, no two are parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from perdure.graph.drawing.elements import Edge
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """All edges between two nodes.
+
+    Attributes:
+        upper, lower: the nodes' ids.
+        down, up: whether an edge leads that way.
+        conditional: every one of the edges is.
+    """
+
+    upper: str
+    lower: str
+    down: bool
+    up: bool
+    conditional: bool
+
+
+def links_of(nodes: Sequence[str], edges: Collection[Edge]) -> list[Link]:
+    """The edges between different nodes, those that close a cycle turned round."""
+    targets: dict[str, list[str]] = {node: [] for node in nodes}
+    for edge in edges:
+        if edge.target != edge.source:
+            targets[edge.source].append(edge.target)
+    back = set(_back_edges(targets))
+    pairs: dict[tuple[str, str], list[Edge]] = {}
+    for edge in edges:
+        if edge.target != edge.source:
+            turned = (edge.source, edge.target) in back
+            pair = (edge.target, edge.source) if turned else (edge.source, edge.target)
+            pairs.setdefault(pair, []).append(edge)
+    return [
+        Link(
+            upper=upper,
+            lower=lower,
+            down=any(edge.source == upper for edge in between),
+            up=any(edge.source == lower for edge in between),
+            conditional=all(edge.conditional for edge in between),
+        )
+        for (upper, lower), between in pairs.items()
+    ]
+
+
+def _back_edges(targets: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """The edges that lead to a node that is still being visited, depth first."""
+    open_nodes: set[str] = set()
+    closed: set[str] = set()
+    for root in targets:
+        if root in closed:
+            continue
+        open_nodes.add(root)
+        path = [(root, iter(targets[root]))]
+        while path:
+            node, rest = path[-1]
+            target = next(rest, None)
+            if target is None:
+                path.pop()
+                open_nodes.discard(node)
+                closed.add(node)
+            elif target in open_nodes:
+                yield node, target
+            elif target not in closed:
+                open_nodes.add(target)
+                path.append((target, iter(targets[target])))
+
+
+def parts_of(nodes: Sequence[str], links: Iterable[Link]) -> list[tuple[list[str], list[Link]]]:
+    """The connected parts of a graph, with the nodes and links of each in the order given."""
+    part: dict[str, list[str]] = {node: [node] for node in nodes}
+    for link in links:
+        one, other = part[link.upper], part[link.lower]
+        if one is not other:
+            one.extend(other)
+            part.update(dict.fromkeys(other, one))
+    members = {id(each): each for each in part.values()}
+    order = {node: at for at, node in enumerate(nodes)}
+    return [
+        (sorted(each, key=order.__getitem__), [link for link in links if part[link.upper] is each])
+        for each in members.values()
+    ]

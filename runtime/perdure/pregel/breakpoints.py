@@ -1,0 +1,43 @@
+"""Where a run stops on purpose, between supersteps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from perdure.constants import START
+from perdure.pregel.task import Task
+
+EVERY_NODE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """Nodes before and after which to stop."""
+
+    before: frozenset[str]
+    after: frozenset[str]
+
+    def stop_before(self, tasks: Iterable[Task], approved: bool) -> bool:
+        """Whether not to run these tasks; `approved` are those that a run has stopped before already."""
+        return not approved and _meets(self.before, tasks)
+
+    def stop_after(self, tasks: Iterable[Task]) -> bool:
+        """Whether to go no further, now that these tasks have run."""
+        return _meets(self.after, tasks)
+
+
+def breakpoints(before: Sequence[str], after: Sequence[str]) -> Breakpoints | None:
+    """Breakpoints at the named nodes, "*" for every node; None where there are none."""
+    return Breakpoints(_names(before), _names(after)) if before or after else None
+
+
+def _names(given: Sequence[str]) -> frozenset[str]:
+    return frozenset((given,) if isinstance(given, str) else given)
+
+
+def _meets(names: frozenset[str], tasks: Iterable[Task]) -> bool:
+    if EVERY_NODE in names:
+        return any(task.name != START for task in tasks)
+    return any(task.name in names for task in tasks)
