@@ -231,16 +231,20 @@ class PerdureWarning(UserWarning):
     """The base of every warning that Perdure itself gives."""
 
 
-class DeprecatedNameWarning(PerdureWarning, DeprecationWarning):
-    """Something was called by a name that it had before."""
-
-
 class InvalidUpdateWarning(PerdureWarning):
     """An update names a key that the state does not have."""
 
 
-class PerdureDeprecationWarning(DeprecationWarning):
+class PerdureDeprecationWarning(PerdureWarning, DeprecationWarning):
     """A name that still works, and what to write in its place."""
+
+
+class GraphStructureWarning(PerdureWarning):
+    """The graph as described would probably not run as it was meant to; with strict=True, an error."""
+
+
+class InPlaceChangeWarning(PerdureWarning):
+    """With debug on: a node changed in place what it was given, and did not return it."""
 
 
 class UnfencedSaverWarning(PerdureWarning):

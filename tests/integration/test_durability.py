@@ -226,3 +226,33 @@ async def test_two_branches_of_one_checkpoint_each_read_their_own(saver: Postgre
         if stored.metadata["step"] == 8
     ]
     assert sorted(heads) == sorted([left["found"], right["found"]])
+
+
+@pytest.mark.parametrize("durability", DURABILITIES)
+async def test_a_half_full_join_is_kept_when_a_start_of_it_has_another_name(
+    saver: PostgresSaver, durability: Durability
+) -> None:
+    failing = True
+
+    def say(name: str) -> Any:
+        async def node(state: State) -> dict[str, list[str]]:
+            if failing and name in {"c", "d"}:
+                raise RuntimeError(name)
+            return {"found": [name]}
+
+        return node
+
+    def graph(start: str, **renamed: str) -> Pregel:
+        builder = StateGraph(State)
+        for name in (start, "b", "c", "d", "join"):
+            builder.add_node(name, say("start" if name == start else name))
+        builder.add_edge(START, start).add_edge(START, "b").add_edge("b", "c").add_edge("c", "d")
+        return builder.add_edge([start, "d"], "join").compile(saver, renamed=renamed)
+
+    with pytest.raises(RuntimeError, match="c"):
+        await graph("old").ainvoke({}, thread("t"), durability=durability)
+    assert (await graph("new", old="new").aget_state(thread("t"))).next == ("c",)
+    failing = False
+    result = await graph("new", old="new").ainvoke(None, thread("t"), durability=durability)
+
+    assert result["found"] == ["b", "start", "c", "d", "join"]

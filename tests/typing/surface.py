@@ -39,10 +39,20 @@ def commands(state: State) -> Command:
     return Command(update={"x": 1}, goto=[Send("updates", {"x": 2}), END])
 
 
+class Router:
+    """As models and chains of other packages are run."""
+
+    async def ainvoke(self, given: State, config: Any = None) -> str:
+        return END
+
+
 def build(saver: BaseCheckpointSaver | None) -> Pregel:
     builder = StateGraph(State).add_node(updates).add_node("commands", commands)
     builder.add_edge(START, "commands").add_edge(["commands", "updates"], END)
     builder.add_conditional_edges("updates", lambda state: END, {"done": END})
+    builder.add_conditional_edges("commands", Router(), ["updates", END])
+    builder.add_conditional_edges("commands", 5)  # type: ignore[arg-type]
+    builder.compile(strict=True, debug=True, renamed={"old": "updates"}, interrupt_before="*")
     return assert_type(builder.compile(saver, name="typed"), CompiledStateGraph)
 
 

@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any
 
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.hints import literal_ends, unwrapped
+from perdure.graph.hints import unwrapped
 from perdure.graph.injection import INJECTED_NAMES
 from perdure.pregel.plan import Calling, Injected
 from perdure.pregel.runnables import is_runnable
-
-__all__ = ["calling_of", "check_action", "check_path", "literal_ends", "name_of"]
 
 
 def name_of(action: Any, default: str | None = None) -> str:

@@ -15,7 +15,7 @@ from perdure.channels.topic import Topic
 from perdure.channels.untracked_value import UntrackedValue
 from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
-from perdure.graph.description import Description, StateNode
+from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.graph.inputs import accept_of
 from perdure.graph.json_schema import schema_maker
 from perdure.graph.policies import handlers_of, policies_of
@@ -30,7 +30,9 @@ _START = StateNode(action=lambda given: given, calling=Calling.INPUT)
 Readers = Mapping[Any, Reader | None]
 
 
-def plan_of(graph: Description, name: str) -> Plan:
+def plan_of(
+    graph: Description, name: str, *, strict: bool = False, renamed: Mapping[str, str] | None = None
+) -> Plan:
     """The plan of a graph that was found to hang together."""
     channels = _channels(graph)
     checks = Checks(graph)
@@ -68,6 +70,8 @@ def plan_of(graph: Description, name: str) -> Plan:
         bare=graph.channels.keys() == {ROOT},
         context=context_of(graph.context_schema),
         json_schema=schema_maker(graph, name),
+        strict=strict,
+        renamed=dict(renamed or {}),
     )
 
 
@@ -142,12 +146,19 @@ def _reader(graph: Description, node: StateNode, readers: Readers) -> Reader | N
 def _branches(graph: Description, source: str, readers: Readers, schema: Any) -> tuple[Branch, ...]:
     """The conditional edges of a node, whose paths are given what the node is unless they say otherwise."""
     return tuple(
-        Branch(
-            name=branch.name,
-            path=branch.path,
-            ends=branch.ends,
-            reader=readers[schema if branch.input_schema is None else branch.input_schema],
-            injects=branch.injects,
-        )
+        _branch(branch, readers[schema if branch.input_schema is None else branch.input_schema])
         for branch in graph.branches.get(source, {}).values()
+    )
+
+
+def _branch(branch: StateBranch, reader: Reader | None) -> Branch:
+    """A path without a schema of its own sees, beside the state, whatever else its node returned."""
+    return Branch(
+        name=branch.name,
+        path=branch.path,
+        ends=branch.ends,
+        reader=reader,
+        sees_result=branch.input_schema is None
+        and (reader is None or (reader.build is None and reader.bare is None)),
+        injects=branch.injects,
     )

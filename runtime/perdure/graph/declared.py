@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
-from perdure.errors import DeprecatedNameWarning, GraphValidationError
+from perdure.errors import GraphValidationError, PerdureDeprecationWarning
 from perdure.graph.description import StateNode
 from perdure.pregel.routing import nearest
 
@@ -37,8 +37,8 @@ def renamed(old: str, by_old: Any, new: str, by_new: Any) -> Any:
     if by_new is not None:
         raise GraphValidationError(f"`{old}` is an older name of `{new}`: give one of them.")
     warnings.warn(
-        f"`{old}` is deprecated and will be removed. Please use `{new}` instead.",
-        DeprecatedNameWarning,
+        f"`{old}` is deprecated: write `{new}`.",
+        PerdureDeprecationWarning,
         stacklevel=3,
     )
     return by_old

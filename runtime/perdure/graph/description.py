@@ -62,12 +62,14 @@ class StateBranch:
     Attributes:
         ends: what the path returns to the node meant; None if it returns names of nodes, any of them.
         input_schema: what the path's input is made as; None: what the source node's is.
+        several: whether the path declares that it returns a list.
     """
 
     name: str
     path: Callable[..., Any]
     ends: Mapping[Hashable, str] | None = None
     input_schema: Any = None
+    several: bool = False
     injects: tuple[tuple[str, Injected], ...] = ()
 
 

@@ -88,11 +88,3 @@ def _commanded(hint: Any) -> Iterator[str]:
             yield from get_args(part)
         else:
             yield from _commanded(part)
-
-
-def literal_ends(path: Callable[..., Any]) -> dict[Any, str] | None:
-    """The destinations that a path declares by returning a Literal; None if it declares none."""
-    returned = hint_of(path, "return")
-    if get_origin(returned) is not Literal:
-        return None
-    return {target: target for target in get_args(returned)}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Self, TypeVar, get_origin
+from typing import Any, Literal, Self, TypeVar, get_origin
 
 from typing_extensions import TypeAliasType
 
@@ -16,17 +15,16 @@ from perdure.channels.base import BaseChannel
 from perdure.channels.last_value import LastValue
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.constants import (
-    DEFAULT_ERROR_HANDLER,
-    DEFAULT_GRAPH_NAME,
-    END,
-    ERROR_HANDLER_PREFIX,
-    START,
-    join_channel,
-)
+from perdure.constants import DEFAULT_ERROR_HANDLER, DEFAULT_GRAPH_NAME, END, ERROR_HANDLER_PREFIX, START
 from perdure.data import CachePolicy
-from perdure.errors import GraphValidationError, PerdureDeprecationWarning, PerdureWarning
-from perdure.graph.actions import check_path, literal_ends, name_of
+from perdure.errors import (
+    GraphStructureWarning,
+    GraphValidationError,
+    PerdureWarning,
+)
+from perdure.graph.actions import name_of
+from perdure.graph.branches import Path, branch_of
+from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
 from perdure.graph.compile import plan_of
 from perdure.graph.declared import check_destinations, check_name, labels_of, renamed
 from perdure.graph.description import NodeDefaults, StateBranch, StateNode
@@ -35,6 +33,7 @@ from perdure.graph.fields import Cell
 from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.graph.runnables import action_of
 from perdure.graph.schema import name_of_schema, schema_of
+from perdure.graph.structure import structure_warnings
 from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
 from perdure.pregel.routing import nearest
@@ -284,97 +283,67 @@ class StateGraph:
         return self.add_conditional_edges(START, path, path_map)
 
     def add_edge(self, start: str | Sequence[str], end: str) -> Self:
-        """Run `end` after `start`; after all of them, if `start` is a list of nodes."""
+        """Run `end` after `start`; once after all of them, if `start` is a list of nodes."""
         self._warn_if_compiled("edge")
-        if end == START:
-            raise GraphValidationError("START cannot be an end node")
+        check_edge(self, start, end)
         if isinstance(start, str):
-            if start == END:
-                raise GraphValidationError("END cannot be a start node")
             self.edges.add((start, end))
-            return self
-        if not start:
-            raise GraphValidationError(
-                f"An edge needs at least one node to start from; that to {end!r} has none."
-            )
-        for name in (*start, *(() if end == END else (end,))):
-            if name == END:
-                raise GraphValidationError("END cannot be a start node")
-            if name not in self.nodes:
-                raise GraphValidationError(f"Need to add_node `{name}` first")
-        self.waiting_edges.add((tuple(start), end))
+        else:
+            self.waiting_edges.add((tuple(start), end))
         return self
 
     def add_conditional_edges(
         self,
         source: str,
-        path: Callable[[Any], Any],
+        path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
-        """After `source`, go where `path` says.
+        """After `source`, go where `path` says, beside where the edges of `source` lead.
 
         Args:
-            path: given the state as `source` leaves it; sync or async; returns a node's name, a
-                Send, END, or a list of these.
+            path: given the state as `source` leaves it, as the class that its first parameter is
+                annotated with; a function, sync or async, another callable, or an object with `ainvoke`
+                or `invoke`. Returns a node's name, a Send, END, or a list of these. It runs on the event
+                loop, even if it is sync.
             path_map: what the path returns, and the node that it means; or the names it may return.
                 Default: the `Literal` that the path is annotated to return, else any node.
         """
         self._warn_if_compiled("edge")
-        name = name_of(path, default="condition")
+        branch = branch_of(source, path, path_map)
         branches = self.branches.setdefault(source, {})
-        if name in branches:
-            raise GraphValidationError(f"Branch with name `{name}` already exists for node `{source}`")
-        check_path(source, path)
-        if path_map is None:
-            ends = literal_ends(path)
-        elif isinstance(path_map, Mapping):
-            ends = dict(path_map)
-        else:
-            ends = {target: target for target in path_map}
-        branches[name] = StateBranch(name=name, path=path, ends=ends)
+        if branch.name in branches:
+            raise GraphValidationError(
+                f"Branch with name `{branch.name}` already exists for node `{source}`: a path is known by "
+                "its function's name, so give this one another."
+            )
+        if branch.input_schema is not None:
+            self._register(branch.input_schema)
+        branches[branch.name] = branch
         return self
 
-    def validate(self) -> Self:
-        """Check that the graph hangs together. Raises GraphValidationError; compile() calls this."""
-        known = {START, *self.nodes}
-        sources = {start for start, _ in self.edges} | self.branches.keys()
-        for source in sorted(sources - known):
-            raise GraphValidationError(f"Found edge starting at unknown node '{source}'")
-        if START not in sources:
-            raise GraphValidationError(
-                "Graph must have an entrypoint: add at least one edge from START to another node"
-            )
-        for _, end in sorted(self.edges | self.waiting_edges, key=str):
-            if end != END and end not in self.nodes:
-                raise GraphValidationError(f"Found edge ending at unknown node `{end}`")
-        for source, branches in self.branches.items():
-            for branch in branches.values():
-                for target in (branch.ends or {}).values():
-                    if target != END and target not in self.nodes:
-                        raise GraphValidationError(
-                            f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'"
-                        )
-        self._check_joins()
+    def validate(self, interrupt: Sequence[str] | None = None) -> Self:
+        """Check that the graph hangs together, and that it has the nodes in `interrupt`.
+
+        Raises GraphValidationError; compile() calls this.
+        """
+        check_graph(self)
         check_destinations(self.nodes)
+        interrupt_nodes(self, "interrupt", interrupt)
         self.compiled = True
         return self
-
-    def _check_joins(self) -> None:
-        """Refuse two joins whose starts, written one after the other, read the same."""
-        known: dict[str, tuple[str, ...]] = {}
-        for starts, end in sorted(self.waiting_edges):
-            other = known.setdefault(join_channel(starts, end), starts)
-            if other != starts:
-                raise GraphValidationError(
-                    f"The joins of {other} and of {starts} would share the channel "
-                    f"{join_channel(starts, end)!r}. Rename a node whose name has a '+'."
-                )
 
     def compile(
         self,
         checkpointer: BaseCheckpointSaver | bool | None = None,
         *,
+        cache: Any = None,
+        store: Any = None,
+        interrupt_before: Literal["*"] | Sequence[str] | None = None,
+        interrupt_after: Literal["*"] | Sequence[str] | None = None,
+        debug: bool = False,
         name: str | None = None,
+        strict: bool = False,
+        renamed: Mapping[str, str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> CompiledStateGraph:
         """Make a graph that can be run, and that later changes to this description do not touch.
@@ -382,23 +351,38 @@ class StateGraph:
         Args:
             checkpointer: where threads are kept. None keeps nothing, but below a node of another
                 graph uses that one's; False keeps nothing even there.
+            cache: where results of nodes with a cache policy are kept.
+            store: what nodes find as the run's store.
+            interrupt_before: nodes before which a run stops until it is resumed; "*" means all.
+            interrupt_after: nodes after which it does.
+            debug: print every superstep, and warn of values that nodes change in place.
             name: what runs of this graph are recorded under, and found by after a crash.
+            strict: an update that names an unknown key is an error in place of a warning, and so is a
+                structure that would otherwise be warned of.
+            renamed: the old names of nodes, and what they are called now: a stored thread that waits on a
+                node's old name goes on at the new one.
             clock: time and sleep, for tests.
+
+        Warns:
+            GraphStructureWarning: a node would run twice, or a join might never fire.
         """
-        if isinstance(checkpointer, AbstractAsyncContextManager):
-            raise TypeError(
-                "Invalid checkpointer provided: this is what opens one. Write `async with "
-                "PostgresSaver.from_conn_string(...) as saver:` and compile with `checkpointer=saver`."
-            )
-        if checkpointer is True or not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
-            raise TypeError(
-                "Invalid checkpointer provided. Expected an instance of `BaseCheckpointSaver`, `False`, or "
-                f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
-            )
+        check_checkpointer(checkpointer)
         self.validate()
+        before = interrupt_nodes(self, "interrupt_before", interrupt_before)
+        after = interrupt_nodes(self, "interrupt_after", interrupt_after)
+        check_renamed(self, renamed or {})
+        for warning in structure_warnings(self):
+            if strict:
+                raise GraphValidationError(warning)
+            warnings.warn(warning, GraphStructureWarning, stacklevel=2)
         compiled = CompiledStateGraph(
-            plan_of(self, name or DEFAULT_GRAPH_NAME),
+            plan_of(self, name or DEFAULT_GRAPH_NAME, strict=strict, renamed=renamed or {}),
             checkpointer=checkpointer,
+            store=store,
+            cache=cache,
+            interrupt_before=before,
+            interrupt_after=after,
+            debug=debug,
             clock=clock,
             builder=self,
             subgraphs={name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None},
@@ -420,12 +404,10 @@ def _renamed(deprecated: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     """Deprecated keywords under the names they have now."""
     for name in deprecated.keys() - _RENAMED.keys():
         raise TypeError(f"StateGraph() got an unexpected keyword argument {name!r}." + nearest(name, given))
-    for name in deprecated:
-        new = _RENAMED[name]
-        if given[new] is not None:
-            raise TypeError(f"StateGraph() got both {new!r} and {name!r}, which is the old name of it.")
-        warnings.warn(f"`{name}` is deprecated: write `{new}`.", PerdureDeprecationWarning, stacklevel=3)
-    return {_RENAMED[name]: value for name, value in deprecated.items()}
+    return {
+        _RENAMED[name]: renamed(name, value, _RENAMED[name], given[_RENAMED[name]])
+        for name, value in deprecated.items()
+    }
 
 
 def _or(schema: Any, default: Any) -> Any:

@@ -67,6 +67,10 @@ class Recorder:
                 marks = marks_of(session.saver.serde, state.values[key], by_identity=key in plan.appended)
                 self._records[key] = Record(base, marks)
 
+    def store_again(self, channels: Iterable[str]) -> None:
+        """Have the next checkpoint store these channels as if they had changed: they have other names now."""
+        self._changed.update(channels)
+
     @property
     def deferred(self) -> bool:
         """Whether nothing is stored before the end."""

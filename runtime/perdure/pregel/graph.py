@@ -42,6 +42,8 @@ class Pregel:
         plan: the graph as it is run.
         checkpointer: where threads are kept.
         store, cache: what nodes are given as the run's store; where their results are cached.
+        interrupt_before_nodes, interrupt_after_nodes: where a run stops until it is resumed; "*": at all.
+        debug: whether runs are told of, superstep by superstep.
         step_timeout: how long a superstep may take, in seconds or as a timedelta; None: as long as it does.
         builder: the description that it was compiled from.
         config: what `with_config` bound it to.
@@ -59,6 +61,7 @@ class Pregel:
         cache: Any = None,
         interrupt_before: Sequence[str] = (),
         interrupt_after: Sequence[str] = (),
+        debug: bool = False,
         clock: Clock = SYSTEM_CLOCK,
         builder: Any = None,
         subgraphs: Mapping[str, Pregel] | None = None,
@@ -69,6 +72,7 @@ class Pregel:
         self.cache = cache
         self.interrupt_before_nodes = interrupt_before
         self.interrupt_after_nodes = interrupt_after
+        self.debug = debug
         self.step_timeout: float | timedelta | None = None
         self.builder = builder
         self.subgraphs: Mapping[str, Pregel] = subgraphs or {}
@@ -160,6 +164,7 @@ class Pregel:
         interrupt_before: Sequence[str] | None = None,
         interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
+        debug: bool | None = None,
     ) -> Any:
         """Run the graph to its end and return the output.
 
@@ -175,6 +180,8 @@ class Pregel:
                 of those that the graph was compiled with. The thread is given back as it is then, and
                 None as the input goes on.
             durability: see Durability; default "async".
+            debug: print every superstep, and warn of values that nodes change in place; default: as the
+                graph was compiled, or the surrounding run.
 
         Raises:
             MissingThreadError: there is a checkpointer, but no thread_id.
@@ -185,7 +192,7 @@ class Pregel:
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        request = self._request(input, config, context, output_keys, durability, None)
+        request = self._request(input, config, context, output_keys, durability, None, debug)
         request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
         return await run_graph(request if input is not None else await self._resumed(request))
 
@@ -233,6 +240,7 @@ class Pregel:
         interrupt_before: Sequence[str] | None = None,
         interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
+        debug: bool | None = None,
     ) -> AsyncIterator[Any]:
         """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
 
@@ -244,7 +252,7 @@ class Pregel:
                 list of modes, pairs `(mode, payload)`.
         """
         events = Events(stream_mode)
-        request = self._request(input, config, context, output_keys, durability, events)
+        request = self._request(input, config, context, output_keys, durability, events, debug)
         request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
 
         async def run() -> Any:
@@ -310,6 +318,7 @@ class Pregel:
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
         events: Events | None,
+        debug: bool | None = None,
     ) -> RunRequest:
         if durability is not None and durability not in _DURABILITIES:
             raise GraphValidationError(
@@ -327,7 +336,7 @@ class Pregel:
         return RunRequest(
             plan=self.plan,
             input=input,
-            scope=self._scope(config, context, events, parent),
+            scope=self._scope(config, context, events, parent, debug),
             saver=self.checkpointer,
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
@@ -340,6 +349,7 @@ class Pregel:
         context: Any,
         events: Events | None,
         parent: Task | None,
+        debug: bool | None,
     ) -> Scope:
         """What this run offers; below a node, what the surrounding run offers unless this one says more."""
         above = None if parent is None else parent.superstep.scope
@@ -351,6 +361,7 @@ class Pregel:
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
             above=parent,
+            debug=debug if debug is not None else self.debug or (above is not None and above.debug),
             random=random.random if above is None else above.random,
             watch=None if parent is None else parent.watch,
             step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),

@@ -9,7 +9,7 @@ from perdure.constants import ERROR_HANDLER, PUSH
 from perdure.data import NodeError
 from perdure.errors import StoredError
 from perdure.pregel.plan import NodeSpec, Plan
-from perdure.pregel.task import Task
+from perdure.pregel.task import FormerTask, Task
 
 
 def handler_of(plan: Plan, task: Task) -> NodeSpec | None:
@@ -25,11 +25,22 @@ def hand_over(spec: NodeSpec, failed: Task, error: Exception, given: Any) -> Tas
     handler = Task(
         spec, (*failed.path, ERROR_HANDLER), (PUSH, ERROR_HANDLER, failed.id), given, failed.superstep
     )
+    handler.former = _former(spec, failed, handler)
     handler.failure = NodeError(node=failed.name, error=error)
     failed.error = error
     failed.handler = handler
     failed.superstep.handled = True
     return handler
+
+
+def _former(spec: NodeSpec, failed: Task, handler: Task) -> FormerTask | None:
+    """What a handler was when the node had another name, which its own name ends with."""
+    if failed.former is None:
+        return None
+    name = spec.name
+    if name.endswith(failed.name):
+        name = name.removesuffix(failed.name) + failed.former.name
+    return FormerTask(name, (*failed.former.path, ERROR_HANDLER), handler.triggers)
 
 
 def restore_handler(plan: Plan, failed: Task, text: str) -> Task | None:

@@ -15,6 +15,7 @@ from perdure.pregel.apply import apply
 from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commit import Recorder
 from perdure.pregel.deadline import within
+from perdure.pregel.debug import Report
 from perdure.pregel.failures import add_note
 from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.handoff import ending_of
@@ -41,6 +42,7 @@ class Loop:
         root: whether this run holds the claim, and so ends it.
         breakpoints: where the run stops on purpose; None: nowhere.
         approved: whether the superstep that is next was stopped before already.
+        report: tells of the superstep that runs now, with debug on.
     """
 
     __slots__ = (
@@ -56,6 +58,7 @@ class Loop:
         "output_keys",
         "plan",
         "recorder",
+        "report",
         "root",
         "scope",
         "session",
@@ -99,6 +102,7 @@ class Loop:
         self.source = "input"
         self.step = -2
         self.tasks: list[Task] = []
+        self.report: Report | None = None
 
     def superstep(self, *, resumed: bool = False) -> Superstep:
         """The next superstep, from where the run stands."""
@@ -117,12 +121,13 @@ class Loop:
         try:
             if not self.tasks:
                 await self._nothing_to_do()
+            superstep = self._told_superstep if self.scope.debug else self._run_superstep
             while self.tasks:
                 if self.breakpoints is not None and self.breakpoints.stop_before(self.tasks, self.approved):
                     await self._break()
                     break
                 tasks = self.tasks
-                await self._run_superstep()
+                await superstep()
                 if self.breakpoints is not None:
                     self.approved = False
                     if self.breakpoints.stop_after(tasks):
@@ -135,6 +140,17 @@ class Loop:
             await self._stopped(error)
             raise
         return self._output_now()
+
+    async def _told_superstep(self) -> None:
+        """A superstep that is told of; what the tasks did even if it stops there."""
+        self.report = report = Report(self.plan.name, self.tasks, self.state)
+        try:
+            await self._run_superstep()
+        except BaseException:
+            if self.report is not None:  # so the tasks have not come to their end
+                report.ran()
+            raise
+        report.applied()
 
     async def _run_superstep(self) -> None:
         tasks, recorder, events = self.tasks, self.recorder, self.events
@@ -155,6 +171,9 @@ class Loop:
             failed = await (running if limit is None else within(limit, self.scope.clock, todo, running))
             if failed:
                 raise ending_of(failed)
+        if self.report is not None:
+            report, self.report = self.report, None
+            report.ran()
         await self._apply(with_handlers(tasks) if superstep.handled else tasks)
 
     def _spend(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import uuid6
 
@@ -33,6 +33,7 @@ from perdure.pregel.handlers import restore_handler, with_handlers
 from perdure.pregel.loop import Loop
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
+from perdure.pregel.renames import follow
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session
 from perdure.pregel.state import ThreadState
@@ -40,6 +41,8 @@ from perdure.pregel.stream import Events
 from perdure.pregel.task import Task, Writes
 
 logger = logging.getLogger("perdure")
+
+_REMEDY: Final = "If a node was renamed, say so: compile(renamed={'<old name>': '<new name>'})."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,6 +86,8 @@ def stored_loop(
     namespace: str = "",
 ) -> Loop:
     plan = request.plan
+    followed = None if head is None else follow(plan, head)
+    head = None if followed is None else followed.stored
     state = ThreadState(plan) if head is None else ThreadState.load(plan, head.checkpoint)
     metadata = dict(request.settings.metadata)
     if session.fence is not None:
@@ -91,6 +96,8 @@ def stored_loop(
     if parent is not None:
         metadata["parents"] = {parent.superstep.namespace: parent.superstep.checkpoint_id}
     recorder = Recorder(plan, state, session, namespace, head, metadata)
+    if followed is not None:
+        recorder.store_again(followed.channels)
     loop = new_loop(request, state, session.ids, session, recorder, namespace, root=parent is None)
     if head is not None:
         loop.checkpoint_id = id_of(head)
@@ -173,6 +180,8 @@ async def resume(
         command: what to write first.
         approved: whether going on here means to pass the breakpoint at which the thread stopped.
     """
+    followed = follow(loop.plan, head)
+    head = followed.stored
     _require_nodes(loop.plan, head)
     kept = kept_commands(head.pending_writes or ())
     if fork:
@@ -186,6 +195,7 @@ async def resume(
     loop.approved = approved
     loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
     if not fork:
+        followed.mark(loop.tasks)
         _require_destinations(loop.plan, head.pending_writes or ())
         restore(loop.plan, loop.tasks, head.pending_writes or ())
     loop.put_values()
@@ -260,7 +270,7 @@ def _require_destinations(plan: Plan, pending: Sequence[PendingWrite]) -> None:
         if is_trigger(channel) and channel not in plan.channels:
             raise MissingNodeError(
                 f"A node of the thread has finished and goes on to {channel!r}, which graph {plan.name!r} "
-                "does not have: a node or an edge was renamed or removed while the thread waited."
+                f"does not have: a node or an edge was renamed or removed while the thread waited. {_REMEDY}"
             )
 
 
@@ -269,7 +279,7 @@ def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
     for name in missing_nodes(plan, head):
         raise MissingNodeError(
             f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
-            f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}."
+            f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}. {_REMEDY}"
         )
 
 

@@ -69,6 +69,7 @@ class Branch:
         path: given the state, says where to go; sync or async, run in place.
         ends: what the path returns to the node meant; None if it returns names of nodes.
         reader: how the path's input is made.
+        sees_result: whether the path also sees what the node returned under keys that the state lacks.
         injects: parameters of the path that are given something else than its input.
     """
 
@@ -76,6 +77,7 @@ class Branch:
     path: Callable[..., Any]
     ends: Mapping[Hashable, str] | None = None
     reader: Reader | None = None
+    sees_result: bool = False
     injects: tuple[tuple[str, Injected], ...] = ()
 
 
@@ -123,6 +125,7 @@ class Plan:
         bare: whether the state is one value, which nodes return as it is.
         context: makes of the context that a run is called with what nodes are given; None: that itself.
         json_schema: the JSON schema of the input, the output or the context.
+        renamed: what nodes are called now, by the name under which threads may have been stored.
         untracked: state keys that are never stored.
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
@@ -156,6 +159,7 @@ class Plan:
     defaulted: tuple[str, ...] = ()
     context: Callable[[Any], Any] | None = None
     json_schema: Callable[[Described], dict[str, Any] | None] | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from inspect import isawaitable
 from typing import Any
 
+from perdure.channels.base import shallow_copy
 from perdure.constants import END, START, TASKS, branch_channel
 from perdure.data import Send
 from perdure.errors import InvalidUpdateError
@@ -63,11 +64,19 @@ def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
         )
 
 
-async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes) -> None:
-    """Follow the task's conditional edges, which see the state with the task's own writes applied."""
+async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes, result: Any = None) -> None:
+    """Follow the task's conditional edges, which see the state with the task's own writes applied.
+
+    Args:
+        result: what the task's action returned.
+    """
     task.preview = state.preview(writes)
     for branch in task.spec.branches:
         given = read(branch.reader, state, task.superstep, task.preview.values)
+        if branch.sees_result and isinstance(result, dict):
+            for key in result:
+                if key not in plan.state_keys:
+                    given[key] = shallow_copy(result[key])
         chosen = (
             branch.path(given, **injected(task, branch.injects)) if branch.injects else branch.path(given)
         )
@@ -85,12 +94,13 @@ def targets(chosen: Any) -> Sequence[Any]:
 def _follow(plan: Plan, task: Task, branch: Branch, target: Any) -> Writes:
     said_by = f"Conditional edge {branch.name!r}"
     if branch.ends is not None and not isinstance(target, Send):
-        if not isinstance(target, Hashable) or target not in branch.ends:
+        if isinstance(target, Hashable) and target in branch.ends:
+            target = branch.ends[target]
+        elif target is not None:
             raise InvalidUpdateError(
                 f"{said_by} of {task.name!r} returned {target!r}, which its path_map does not have: "
                 f"{', '.join(map(repr, branch.ends))}."
             )
-        target = branch.ends[target]
     if target is None or target == START:
         raise InvalidUpdateError(
             f"Branch did not return a valid destination: {said_by} of {task.name!r} returned {target!r}; "

@@ -308,7 +308,7 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
             result = await _run_returned(task, result)
     writes = writes_of(plan, task, result)
     if spec.branches:
-        await route(plan, state, task, writes)
+        await route(plan, state, task, writes, result)
     if faults.hook is not None:
         await faults.reach("node.after", spec.name)
     return writes

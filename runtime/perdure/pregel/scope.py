@@ -24,6 +24,7 @@ class Scope:
         context: what the run was called with, as the graph's context schema has it.
         writer: where "custom" events go.
         above: the task whose node the run was called in; None for one that no node called.
+        debug: whether each superstep is printed and watched for changes in place.
         random: draws from 0 up to 1, for what must not happen in step with others.
         watch: that of the nearest attempt around the run which has a time limit.
         step_timeout: how many seconds a superstep may take.

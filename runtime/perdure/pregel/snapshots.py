@@ -17,6 +17,7 @@ from perdure.pregel.handlers import with_handlers
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import prepare
+from perdure.pregel.renames import follow
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
@@ -46,6 +47,8 @@ async def read_snapshot(
 
 
 def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, live: bool) -> StateSnapshot:
+    followed = follow(plan, stored)
+    stored = followed.stored
     state = ThreadState.load(plan, stored.checkpoint)
     step = stored.metadata.get("step", -2) + 1
     scope = Scope(settings=settings, random=random.random)
@@ -58,6 +61,7 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     pending = stored.pending_writes or []
     apply_commands(state, superstep, list(kept_commands(pending).values()), stored.checkpoint["id"])
     tasks = prepare(plan, state, None, superstep, build=False)
+    followed.mark(tasks)
     restore(plan, tasks, pending)
     tasks = with_handlers(tasks)
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}

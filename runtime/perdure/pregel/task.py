@@ -20,6 +20,14 @@ from perdure.runtime import ExecutionInfo, Runtime, ServerInfo
 Writes = list[tuple[str, Any]]
 
 
+class FormerTask(NamedTuple):
+    """What a task was when its thread was stored under other names of nodes."""
+
+    name: str
+    path: tuple[str | int, ...]
+    triggers: tuple[str, ...]
+
+
 class Attempt(NamedTuple):
     """Which attempt of a node with policies this is.
 
@@ -46,6 +54,7 @@ class Task:
         handler: the task that runs in this one's place, if this one has failed and its node has one.
         failure: for an error handler, what it handles.
         preview: the state as this task's own writes leave it, where a router asked for it.
+        former: what its id and namespace are made of, where that is not what it is called now.
         children: how many child graphs the node has invoked.
     """
 
@@ -55,6 +64,7 @@ class Task:
         "children",
         "error",
         "failure",
+        "former",
         "handler",
         "input",
         "path",
@@ -88,6 +98,7 @@ class Task:
         self.handler: Task | None = None
         self.failure: NodeError | None = None
         self.preview: Preview | None = None
+        self.former: FormerTask | None = None
         self.children = 0
         self._id: str | None = None
 
@@ -100,9 +111,8 @@ class Task:
         """A function of checkpoint, namespace, step, node, path and triggers; made when first asked for."""
         if self._id is None:
             step = self.superstep
-            self._id = task_id(
-                step.checkpoint_id, step.namespace, step.step, self.name, path_text(self.path), self.triggers
-            )
+            name, path, triggers = self.former or (self.name, self.path, self.triggers)
+            self._id = task_id(step.checkpoint_id, step.namespace, step.step, name, path_text(path), triggers)
         return self._id
 
     def for_attempt(self, attempt: Attempt, given: Any) -> Task:
@@ -128,7 +138,8 @@ class Task:
     def namespace(self) -> str:
         """The namespace of what runs below this task."""
         parent = self.superstep.namespace
-        own = f"{self.name}{NAMESPACE_END}{self.id}"
+        name = self.name if self.former is None else self.former.name
+        own = f"{name}{NAMESPACE_END}{self.id}"
         return f"{parent}{NAMESPACE_SEPARATOR}{own}" if parent else own
 
     def child_namespace(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.constants import END, START
 from perdure.data import Command, RetryPolicy
-from perdure.errors import DeprecatedNameWarning, GraphValidationError, NodeSignatureError
+from perdure.errors import GraphValidationError, NodeSignatureError, PerdureDeprecationWarning
 from perdure.graph.state import StateGraph
 from tests.unit.pregel.graphs import Log, logs
 
@@ -114,11 +114,11 @@ def test_the_names_of_handlers_are_reserved(name: str) -> None:
 def test_older_names_of_parameters_are_taken_with_a_warning() -> None:
     once = RetryPolicy(max_attempts=1)
     with pytest.warns(
-        DeprecatedNameWarning, match="`retry` is deprecated .* use `retry_policy` instead"
+        PerdureDeprecationWarning, match="`retry` is deprecated: write `retry_policy`"
     ) as warned:
         graph = StateGraph(Log).add_node("a", logs("a"), retry=once)
     assert warned[0].filename == __file__
-    with pytest.warns(DeprecatedNameWarning, match="`input` is deprecated .* use `input_schema` instead"):
+    with pytest.warns(PerdureDeprecationWarning, match="`input` is deprecated: write `input_schema`"):
         graph.add_node("b", logs("b"), input=Other)
 
     assert graph.nodes["a"].retry_policy == (once,)

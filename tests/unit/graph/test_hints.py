@@ -12,13 +12,13 @@ import typing_extensions
 from pydantic import BaseModel
 
 from perdure.data import Command
+from perdure.graph.branches import declared_ends
 from perdure.graph.hints import (
     NO_HINT,
     destinations_of,
     first_parameter,
     hint_of,
     input_schema_of,
-    literal_ends,
 )
 
 if TYPE_CHECKING:
@@ -256,6 +256,10 @@ def test_what_is_no_command_of_literals_declares_no_destination(action: Callable
 
 def to_a_or_end(state: Any) -> Literal["a", "__end__"]:
     return "a"
+
+
+def literal_ends(path: Callable[[Any], Any]) -> Any:
+    return declared_ends(hint_of(path, "return"))
 
 
 def test_a_literal_return_declares_where_a_path_leads() -> None:

@@ -318,7 +318,7 @@ def test_old_names_of_schemas_still_serve_and_warn(old: str, new: str) -> None:
         graph = StateGraph(State, **{old: Narrow})
     assert getattr(graph, new) is Narrow
 
-    with pytest.raises(TypeError, match=f"both '{new}' and '{old}'"):
+    with pytest.raises(GraphValidationError, match=f"`{old}` is an older name of `{new}`: give one of them"):
         StateGraph(State, **{old: Narrow, new: Narrow})
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+from collections import deque
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from perdure.config import RunSettings
@@ -20,7 +23,8 @@ from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, Writes
-from tests.unit.pregel.graphs import Gate, Log, chain, fan, logs, returns
+from tests.unit.pregel.graphs import Gate, Log, chain, fan, logs, returns, thread
+from tests.unit.pregel.savers import WatchedSaver
 
 STEP = Superstep("c0", "", 0, Scope(settings=RunSettings(), random=lambda: 0.0), None, 25)
 
@@ -170,6 +174,40 @@ async def test_what_a_node_does_to_its_input_changes_nothing() -> None:
     assert seen == [given, given]
 
 
+IN_PLACE: list[tuple[Any, Callable[[Any], None]]] = [
+    ([1], lambda value: value.append(2)),
+    ({"k": 1}, lambda value: value.update(k=2)),
+    ({1}, lambda value: value.add(2)),
+    (deque([1]), lambda value: value.append(2)),
+    (bytearray(b"1"), lambda value: value.extend(b"2")),
+]
+
+
+@pytest.mark.parametrize(("value", "change"), IN_PLACE, ids=[type(value).__name__ for value, _ in IN_PLACE])
+async def test_a_container_of_any_kind_is_not_changed_by_nodes_paths_or_readers_of_the_result(
+    value: Any, change: Callable[[Any], None]
+) -> None:
+    seen: list[Any] = []
+
+    async def spoils(state: Log) -> None:
+        change(state["y"])
+
+    def path(state: Log) -> str:
+        seen.append(copy.copy(state["y"]))
+        change(state["y"])
+        return "b"
+
+    builder = chain(["a"], {"a": spoils}).add_node("b", spoils).add_node("c", spoils).add_edge(START, "c")
+    graph = builder.add_conditional_edges("a", path).compile()
+    before = copy.copy(value)
+    result = await graph.ainvoke({"y": value})
+
+    assert result["y"] == before
+    assert seen == [before]
+    change(result["y"])
+    assert value == before
+
+
 async def test_what_a_sent_node_does_to_its_argument_changes_no_other_send() -> None:
     shared: list[int] = []
     lengths: list[int] = []
@@ -242,3 +280,22 @@ async def test_a_reducer_that_raises_fails_the_run_with_its_own_error(
         builder.add_conditional_edges("a", path)
     with pytest.raises(ZeroDivisionError, match="in the reducer"):
         await builder.compile().ainvoke({})
+
+
+@pytest.mark.parametrize("failing", ["n0", "n5", "n10"])
+async def test_eleven_nodes_are_merged_in_the_order_of_their_names_after_a_resume_too(failing: str) -> None:
+    names = [f"n{number}" for number in range(11)]
+    broken = [ValueError("boom")]
+
+    async def fails_late_once(state: Any) -> Any:
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        if broken:
+            raise broken.pop()
+        return {"log": [failing]}
+
+    graph = fan(names, {failing: fails_late_once}).compile(checkpointer=WatchedSaver())
+    with pytest.raises(ValueError, match="boom"):
+        await graph.ainvoke({}, thread())
+
+    assert (await graph.ainvoke(None, thread()))["log"] == sorted(names)

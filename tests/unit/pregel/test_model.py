@@ -16,6 +16,9 @@ from tests.unit.pregel.graphs import thread
 from tests.unit.pregel.model import Shape, build, entry, run_model, shapes
 from tests.unit.pregel.savers import WatchedSaver
 
+# Random graphs have every structure that compile() warns of.
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.GraphStructureWarning")
+
 MODES: list[Durability] = ["sync", "async", "exit"]
 modes = st.sampled_from(MODES)
 few = hypothesis.settings(max_examples=60)

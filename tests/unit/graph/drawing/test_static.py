@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypedDict
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,9 @@ from perdure.graph.drawing.safe_ids import safe_ids
 from perdure.graph.state import CompiledStateGraph, StateGraph
 from perdure.pregel.plan import Calling, NodeSpec, Policies
 from tests.unit.graph.drawing.graphs import builder, compiled, describe, read, work
+
+# Random graphs have every structure that compile() warns of.
+pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.GraphStructureWarning")
 
 
 class Given(TypedDict):

@@ -1,0 +1,111 @@
+"""From a path to a conditional edge: what can be one, what it is called, and what its annotations say."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal, Protocol, Union, get_args, get_origin
+
+from perdure.errors import GraphValidationError
+from perdure.graph.actions import check_path, name_of
+from perdure.graph.description import StateBranch
+from perdure.graph.hints import hint_of, input_schema_of
+from perdure.graph.injection import injections_of
+from perdure.pregel.plan import Injected
+from perdure.pregel.runnables import invocation_of, is_runnable
+
+_LISTS = (list, tuple, Sequence)
+
+
+class Invokes(Protocol):
+    """An object that is run by a method; `Path` in its other forms is called."""
+
+    def invoke(self, given: Any, /) -> Any:
+        """Say where to go."""
+        ...
+
+
+class InvokesAsync(Protocol):
+    """The same, where the method is async."""
+
+    def ainvoke(self, given: Any, /) -> Awaitable[Any]:
+        """Say where to go."""
+        ...
+
+
+Path = Callable[..., Any] | Invokes | InvokesAsync
+"""What decides where a conditional edge leads."""
+
+
+def branch_of(
+    source: str, path: Path, path_map: Mapping[Hashable, str] | Sequence[str] | None
+) -> StateBranch:
+    """The conditional edge that `path` makes."""
+    function, injects = _called(path)
+    check_path(source, function, injects)
+    returned = hint_of(function, "return")
+    return StateBranch(
+        name=_name(path),
+        path=function,
+        ends=declared_ends(returned) if path_map is None else _ends(source, path_map),
+        input_schema=input_schema_of(function),
+        several=returns_several(returned),
+        injects=injects,
+    )
+
+
+def _called(path: Any) -> tuple[Callable[..., Any], tuple[tuple[str, Injected], ...]]:
+    """What is called, the path itself or the method by which it is run, and what that asks for by name."""
+    if is_runnable(path):
+        call, _, injects = invocation_of(path)
+        return call, injects
+    return path, injections_of(path) if callable(path) else ()
+
+
+def _name(path: Any) -> str:
+    if not is_runnable(path) or callable(getattr(path, "get_name", None)):
+        return name_of(path, default="condition")
+    named = getattr(path, "name", None)
+    return named if isinstance(named, str) and named else name_of(path)
+
+
+def _ends(source: str, path_map: Mapping[Hashable, str] | Sequence[str]) -> dict[Hashable, str]:
+    if isinstance(path_map, Mapping):
+        return dict(path_map)
+    if isinstance(path_map, str):
+        raise GraphValidationError(
+            f"The path_map of a conditional edge of {source!r} is a mapping or a list of node names; "
+            f"got {path_map!r}. Write [{path_map!r}]."
+        )
+    return {target: target for target in path_map}
+
+
+def declared_ends(returned: Any) -> dict[Hashable, str] | None:
+    """The destinations that a return annotation declares; None if it leaves them open.
+
+    `Literal[...]` declares, and so do `Optional` and unions of Literals and a list of them. With anything
+    else beside it, a Send for one, the annotation does not say all, and so declares nothing.
+    """
+    origin = get_origin(returned)
+    if origin is Literal:
+        return {target: target for target in get_args(returned)}
+    if origin in (Union, types.UnionType):
+        parts = [part for part in get_args(returned) if part is not types.NoneType]
+    elif origin in _LISTS:
+        parts = [part for part in get_args(returned) if part is not Ellipsis]
+    else:
+        return None
+    ends: dict[Hashable, str] = {}
+    for part in parts:
+        declared = declared_ends(part)
+        if declared is None:
+            return None
+        ends.update(declared)
+    return ends
+
+
+def returns_several(returned: Any) -> bool:
+    """Whether a return annotation says that a list is, or may be, returned."""
+    if get_origin(returned) in (Union, types.UnionType):
+        return any(map(returns_several, get_args(returned)))
+    return returned in _LISTS or get_origin(returned) in _LISTS
