@@ -8,13 +8,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perdure.cache.base import BaseCache
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.pregel.cache_key import namespace_of
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Plan
+from perdure.pregel.routing import nearest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
@@ -39,7 +42,7 @@ class Pregel:
         *,
         checkpointer: BaseCheckpointSaver | bool | None = None,
         store: Any = None,
-        cache: Any = None,
+        cache: BaseCache | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.plan = plan
@@ -134,6 +137,25 @@ class Pregel:
         """The thread as it is now, or at the checkpoint that the config names."""
         settings = parse_config(config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Forget the cached results of these nodes, or of all.
+
+        They are those of every graph of this name on this cache, in all versions of its code.
+
+        Raises GraphValidationError if the graph has no cache, or no such node.
+        """
+        if self.cache is None:
+            raise GraphValidationError("No cache is set for this graph. Cannot clear cache.")
+        if nodes is None:
+            await self.cache.aclear([namespace_of(self.name)])
+            return
+        for node in nodes:
+            if node not in self.plan.nodes:
+                raise GraphValidationError(
+                    f"Graph {self.name!r} has no node {node!r}." + nearest(node, self.plan.nodes)
+                )
+        await self.cache.aclear([namespace_of(self.name, node) for node in nodes])
 
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):

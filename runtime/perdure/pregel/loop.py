@@ -12,8 +12,9 @@ from perdure.clock import IdSource
 from perdure.constants import START
 from perdure.errors import GraphRecursionError
 from perdure.pregel.apply import apply
+from perdure.pregel.cached import node_cache
 from perdure.pregel.commit import Recorder
-from perdure.pregel.plan import Plan
+from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
 from perdure.pregel.scope import Scope
@@ -34,11 +35,13 @@ class Loop:
         checkpoint_id, source, step: the checkpoint that the run stands on.
         tasks: those of the superstep that runs now, or would run next.
         root: whether this run holds the claim, and so ends it.
+        cached: where results of its nodes are looked up; None if they are not.
     """
 
     __slots__ = (
         "_output",
         "budget",
+        "cached",
         "checkpoint_id",
         "events",
         "ids",
@@ -80,6 +83,7 @@ class Loop:
         self.output_keys = output_keys
         self.events = events
         self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
+        self.cached = node_cache(plan, scope)
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"
@@ -120,10 +124,14 @@ class Loop:
             await events.room()
         todo = [task for task in tasks if task.writes is None] if tasks[0].superstep.resumed else tasks
         if todo:
+            if self.cached is not None:
+                await self.cached.look_up(todo)
             on_finished = None if recorder is None and events is None else self._task_finished
             failed = await run_tasks(
                 self.plan, self.state, todo, self.scope.settings.max_concurrency, on_finished
             )
+            if self.cached is not None:
+                await self.cached.keep(todo)
             if failed:
                 raise first_failure(failed)
         await self._apply(tasks)
@@ -142,7 +150,10 @@ class Loop:
         if self.recorder is not None and task.superstep.unfinished:
             self.recorder.task_finished(task)
         if self.events is not None and self.events.updates and task.spec.name != START:
-            self.put_update(task)
+            if task.spec.calling is Calling.CACHED:
+                self.put_update(task, __metadata__={"cached": True})
+            else:
+                self.put_update(task)
 
     def put_update(self, task: Task, **extra: Any) -> None:
         """Tell the reader what a task wrote."""

@@ -48,6 +48,7 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
 async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes) -> None:
     """Follow the task's conditional edges, which see the state with the task's own writes applied."""
     task.preview = state.preview(writes)
+    task.routed = len(writes)
     for branch in task.spec.branches:
         given = read(branch.reader, state, task.superstep, task.preview.values)
         chosen = (

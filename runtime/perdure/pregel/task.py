@@ -27,6 +27,7 @@ class Task:
         error: what its node raised.
         failure: for an error handler, what it handles.
         preview: the state as this task's own writes leave it, where a router asked for it.
+        routed: how many writes it had before its conditional edges were followed; None if it has none.
         children: how many child graphs the node has invoked.
     """
 
@@ -38,6 +39,7 @@ class Task:
         "input",
         "path",
         "preview",
+        "routed",
         "spec",
         "stored",
         "superstep",
@@ -63,6 +65,7 @@ class Task:
         self.error: BaseException | None = None
         self.failure: NodeError | None = None
         self.preview: Preview | None = None
+        self.routed: int | None = None
         self.children = 0
         self._id: str | None = None
 
