@@ -147,7 +147,7 @@ def _stand_in(task: Task, writes: Writes) -> None:
 
 def _own_writes(task: Task) -> Writes | None:
     """What the node itself wrote; None if it failed, or what the task wrote is not its own."""
-    if task.error is not None or task.writes is None:
+    if task.error is not None or task.failure is not None or task.writes is None:
         return None
     writes, edges = task.writes, task.spec.edges
     end = len(writes) if task.routed is None else task.routed

@@ -254,6 +254,18 @@ async def test_a_task_that_handles_a_failure_is_not_looked_up(cache: WatchedCach
     assert cache.asked == []
 
 
+async def test_what_stands_in_for_a_failed_result_is_not_kept(cache: WatchedCache) -> None:
+    graph = cached(chain(["a"]), cache, "a")
+    for failed in ({"error": ValueError()}, {"failure": NodeError(node="a", error=ValueError())}):
+        seen, task = watching(graph), task_of(graph, {})
+        await seen.look_up([task])
+        task.writes = [("log", ["handled"])]
+        for name, value in failed.items():
+            setattr(task, name, value)
+        await seen.keep([task])
+    assert cache.kept == []
+
+
 async def test_writes_that_are_not_the_nodes_own_are_not_kept(cache: WatchedCache) -> None:
     graph = cached(chain(["a", "b"]), cache, "a")
     seen, task = watching(graph), task_of(graph, {})
