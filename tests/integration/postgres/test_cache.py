@@ -174,7 +174,9 @@ async def test_a_lost_connection_is_replaced(cache: PostgresCache, server: Serve
 async def test_beside_a_saver_it_uses_the_savers_connections_and_schema(database_url: str) -> None:
     async with PostgresSaver.from_conn_string(database_url, schema="own", max_size=1) as saver:
         await saver.setup()
-        cache = PostgresCache.beside(saver)
+        serde = JsonSerializer()
+        cache = PostgresCache.beside(saver, serde=serde)
+        assert cache.serde is serde
         fence = (await saver.aclaim(request(new_thread()))).fence
         for n in range(3):
             await saver.acommit(commit(fence, step=n))
