@@ -40,7 +40,7 @@ class CodeEncoder(TypedEncoder):
     def class_of(self, kind: type) -> bytes:
         """A class: its name, and the code and data of it and of the classes that it is made from."""
         if kind.__module__ == "builtins":
-            return text(kind.__qualname__)
+            return frame(b"t", text(kind.__module__), text(kind.__qualname__))
         members = [
             text(name) + part
             for base in kind.__mro__
@@ -85,7 +85,7 @@ class CodeEncoder(TypedEncoder):
 
     def _function(self, function: types.FunctionType) -> bytes:
         return frame(
-            b"F",
+            b"Fn",
             text(str(function.__module__)),
             text(function.__qualname__),
             code_digest(function.__code__),
@@ -99,7 +99,7 @@ class CodeEncoder(TypedEncoder):
         try:
             content = cell.cell_contents
         except ValueError:  # not yet assigned
-            return b"-"
+            return frame(b"-")
         return self._encode(content)
 
     def _partial(self, value: functools.partial[Any]) -> bytes:
@@ -176,13 +176,13 @@ def _number(value: int) -> bytes:
 
 def _constant(value: Any) -> bytes:
     if isinstance(value, types.CodeType):
-        return frame(b"C", text(value.co_name), code_digest(value))
+        return frame(b"Cc", text(value.co_name), code_digest(value))
     if value is Ellipsis:
-        return b"E"
+        return frame(b"Ce")
     if type(value) is tuple:
-        return frame(b"t", *map(_constant, value))
+        return frame(b"Ct", *map(_constant, value))
     if type(value) is frozenset:
-        return frame(b"s", *sorted(map(_constant, value)))
+        return frame(b"Cs", *sorted(map(_constant, value)))
     if type(value) is slice:
-        return frame(b"S", *map(_constant, (value.start, value.stop, value.step)))
+        return frame(b"Cl", *map(_constant, (value.start, value.stop, value.step)))
     return TypedEncoder().encode(value)

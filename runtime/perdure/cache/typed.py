@@ -23,7 +23,7 @@ _BUILTINS: Final = (str, bytes, bytearray, int, float, complex, list, tuple, dic
 
 
 def frame(tag: bytes, *parts: bytes) -> bytes:
-    """Parts as one part, which says itself where it ends."""
+    """Parts as one part, which says itself where it ends. Each kind of thing has a tag of its own."""
     content = b"".join(parts)
     return tag + len(content).to_bytes(8, "big") + content
 
@@ -138,8 +138,8 @@ def is_found_by_name(thing: Any) -> bool:
 _PYDANTIC: Final = ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
 
 _SCALARS: Final[dict[type, Callable[[Any], bytes]]] = {
-    type(None): lambda value: b"N",
-    bool: lambda value: b"T" if value else b"F",
+    type(None): lambda value: frame(b"N"),
+    bool: lambda value: frame(b"T" if value else b"F"),
     int: lambda value: frame(b"i", hex(value).encode()),
     float: lambda value: frame(b"f", value.hex().encode()),
     str: text,

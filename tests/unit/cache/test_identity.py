@@ -75,6 +75,26 @@ def test_a_function_is_another_if_its_name_its_code_or_its_defaults_are(other: F
     assert identity(other) != identity(compiled(SOURCE))
 
 
+def test_constants_of_different_types_are_told_apart() -> None:
+    constants = [
+        "{True}",
+        "{'T'}",
+        "(True,)",
+        "'T'",
+        "b'T'",
+        "{1}",
+        "(1,)",
+        "()",
+        "...",
+        "None",
+        "1",
+        "1.0",
+        "1j",
+    ]
+    found = {identity(compiled(f"def node(s):\n    return s in {constant}\n")) for constant in constants}
+    assert len(found) == len(constants)
+
+
 def test_what_is_caught_where_counts() -> None:
     def source(raising: str) -> FunctionType:
         return compiled(f"def node(s):\n    try:\n        s()\n    except {raising}:\n        return 1\n")
@@ -137,7 +157,23 @@ APART: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("make", APART)
 def test_what_code_holds_tells_it_apart(make: Callable[[Any], Any]) -> None:
-    held = [1, 1.0, True, (1,), [1], "1", None, {"a": 1}, len, closure, closure(1), closure(2), int, operator]
+    held = [
+        1,
+        1.0,
+        True,
+        (1,),
+        [1],
+        "1",
+        None,
+        {"a": 1},
+        len,
+        closure,
+        closure(1),
+        closure(2),
+        int,
+        "int",
+        operator,
+    ]
     assert len({identity(make(each)) for each in held}) == len(held)
 
 
