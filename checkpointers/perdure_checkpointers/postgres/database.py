@@ -18,10 +18,11 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+import perdure_migrations
 from perdure.errors import SchemaError
 from perdure_checkpointers.postgres import arrays
 from perdure_checkpointers.postgres.queries import Queries, Statement
-from perdure_checkpointers.postgres.translate import Place, is_lost, is_repeatable
+from perdure_checkpointers.postgres.translate import Place, check_address, is_lost, is_repeatable
 
 Connection = AsyncConnection[Any]
 Pool = AsyncConnectionPool[Any]
@@ -30,6 +31,7 @@ T = TypeVar("T")
 
 _TRIES = 5
 _CLEAN_UP_SECONDS = 5.0
+_SETUP_SECONDS = 120.0
 _AT_HAND_SECONDS = 60.0
 
 
@@ -134,6 +136,28 @@ class Database:
         self._most_at_hand = 0
         self._at_hand: list[Session] = []
         self._waiting = 0
+
+    async def open(self) -> None:
+        """Open the pool; SaverUnavailableError, saying which host and why, if the server does not answer."""
+        with self.place.translated():
+            # A pool only says that it waited. A connection of our own says what is wrong, at once.
+            await (await self.connect()).close()
+            # Asked before its connections are there, a pool would begin with more than min_size.
+            await self.pool.open(wait=True, timeout=self.connect_seconds)
+
+    async def close(self) -> None:
+        """Give everything back, and close the pool."""
+        with anyio.CancelScope(shield=True):
+            await self.give_all_back()
+            await self.pool.close()
+
+    async def setup(self) -> None:
+        """Bring the schema up to date."""
+
+        async def migrate(session: Session) -> None:
+            await perdure_migrations.migrate(session.connection, self.schema)
+
+        await self.run(migrate, seconds=_SETUP_SECONDS)
 
     def own(self, *, at_hand: int) -> None:
         """Nobody else uses the pool: keep connections at hand, and choose how statements are planned."""
@@ -281,6 +305,25 @@ class Database:
         with anyio.move_on_after(_CLEAN_UP_SECONDS, shield=True):
             while self._at_hand:
                 await self._give_back(self._at_hand.pop().connection)
+
+
+def pool_of(
+    url: str, *, min_size: int, max_size: int, prove: Callable[[Connection], Awaitable[None]]
+) -> Pool:
+    """A pool of our own, still to be opened.
+
+    Raises ValueError, not showing it, for a text that is no address.
+    """
+    check_address(url)
+    return AsyncConnectionPool(
+        url,
+        min_size=min_size,
+        max_size=max_size,
+        kwargs={"autocommit": True},
+        configure=prove,
+        open=False,
+        name="perdure",
+    )
 
 
 async def _resolved(setting: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reads `queries.sql`: named blocks, each with a sentence, composed with the schema's name once."""
+"""Reads the `.sql` files: named blocks, each with a sentence, composed with the schema's name once."""
 
 from __future__ import annotations
 
@@ -28,25 +28,48 @@ def _folded(body: str) -> str:
     return _NEEDLESS_SPACE.sub(r"\1", _SPACE.sub(" ", _COMMENT.sub("", body))).strip().removesuffix(";")
 
 
-def _load() -> dict[str, LiteralString]:
+def _load(filename: str) -> dict[str, LiteralString]:
     # The file is part of this package, as literal as the code beside it.
-    text = files(__package__).joinpath("queries.sql").read_text("utf-8")
+    text = files(__package__).joinpath(filename).read_text("utf-8")
     _, *parts = _BLOCK.split(text)
     return {name: _folded(body) for name, _, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)}
 
 
-BLOCKS: Final = _load()
+BLOCKS: Final = {**_load("queries.sql"), **_load("cache.sql")}
 """Every block by name. Read on import: nothing is read from disk while a loop runs."""
 
 
-class Queries:
-    """The statements for one schema, ready to be sent.
+class _Composer:
+    """Puts the schema's name, and other parts, into blocks."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = sql.Identifier(schema)
+
+    def _part(self, name: str, **parts: sql.Composable) -> sql.Composed:
+        return sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts)
+
+    def _compose(self, name: str, **parts: sql.Composable) -> Statement:
+        return _numbered(self._part(name, **parts).as_bytes(None))
+
+
+class CacheQueries(_Composer):
+    """What the node cache says, for one schema, ready to be sent."""
+
+    def __init__(self, schema: str) -> None:
+        super().__init__(schema)
+        self.cache_get = self._compose("cache_get")
+        self.cache_set = self._compose("cache_set")
+        self.cache_clear = self._compose("cache_clear")
+
+
+class Queries(_Composer):
+    """What the saver says, for one schema, ready to be sent.
 
     Those that wait for a row come in two kinds: the one takes what is free, the other waits.
     """
 
     def __init__(self, schema: str) -> None:
-        self._schema = sql.Identifier(schema)
+        super().__init__(schema)
         self.proof = self._compose("proof", settings=sql.SQL(""))
         self.proof_and_settings = self._compose("proof", settings=self._part("settings"))
         self.stop = self._compose("stop")
@@ -97,12 +120,6 @@ class Queries:
         for column in _NUMBERS:
             parts[column] = sql.SQL("(SELECT %({})s),").format(sql.SQL(column)) if of_many else sql.SQL("")
         return self._part("rows", **parts)
-
-    def _part(self, name: str, **parts: sql.Composable) -> sql.Composed:
-        return sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts)
-
-    def _compose(self, name: str, **parts: sql.Composable) -> Statement:
-        return _numbered(sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts).as_bytes(None))
 
 
 def _numbered(text: bytes) -> Statement:

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-import anyio
 from psycopg_pool import AsyncConnectionPool
 
-import perdure_migrations
 from perdure.checkpoint import rows
 from perdure.checkpoint.base import (
     Checkpoint,
@@ -27,15 +25,12 @@ from perdure.checkpoint.base import (
 from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import StaleRunError
 from perdure_checkpointers.postgres.claims import Claims
-from perdure_checkpointers.postgres.database import Connection, Database, Pool, Session
+from perdure_checkpointers.postgres.database import Connection, Database, Pool, Session, pool_of
 from perdure_checkpointers.postgres.group_commit import GroupCommit
 from perdure_checkpointers.postgres.leases import Leases
 from perdure_checkpointers.postgres.queries import Queries
 from perdure_checkpointers.postgres.reader import Reader, Selection, Stored
-from perdure_checkpointers.postgres.translate import check_address
 from perdure_checkpointers.postgres.whole_threads import WholeThreads
-
-_SETUP_SECONDS = 120.0
 
 
 class PostgresSaver(LeasedSaver):
@@ -80,7 +75,6 @@ class PostgresSaver(LeasedSaver):
         self.renew_seconds = lease_seconds / 3
         self.stop_seconds = lease_seconds * 2 / 3
         self.serde = serde if serde is not None else JsonSerializer()
-        self._schema = schema
         self._database = Database(
             pool,
             Queries(schema),
@@ -115,20 +109,11 @@ class PostgresSaver(LeasedSaver):
         Raises SaverUnavailableError, saying which host and why, if the database does not answer
         within `connect_seconds`; ValueError if `url` is no address of a Postgres.
         """
-        check_address(url)
 
         async def prove(connection: Connection) -> None:
             await saver._database.prove(Session(connection))
 
-        pool = AsyncConnectionPool(
-            url,
-            min_size=min_size,
-            max_size=max_size,
-            kwargs={"autocommit": True},
-            configure=prove,
-            open=False,
-            name="perdure",
-        )
+        pool = pool_of(url, min_size=min_size, max_size=max_size, prove=prove)
         saver = cls(
             pool,
             schema=schema,
@@ -140,36 +125,25 @@ class PostgresSaver(LeasedSaver):
         )
         # One for each lane, and one for a claim or a reader beside them.
         saver._database.own(at_hand=lanes + 1)
-        await saver._open()
+        await saver._database.open()
         try:
             yield saver
         finally:
-            await saver._close()
+            saver._leases.close()
+            await saver._database.close()
 
-    async def _open(self) -> None:
-        with self._place.translated():
-            # A pool only says that it waited. A connection of our own says what is wrong, at once.
-            await (await self._database.connect()).close()
-            # Asked before its connections are there, a pool would begin with more than min_size.
-            await self._database.pool.open(wait=True, timeout=self._database.connect_seconds)
-
-    async def _close(self) -> None:
-        with anyio.CancelScope(shield=True):
-            self._leases.close()
-            await self._database.give_all_back()
-            await self._database.pool.close()
+    @property
+    def database(self) -> Database:
+        """What the saver sends its statements through, for what works beside it."""
+        return self._database
 
     async def setup(self) -> None:
         """Create the schema, or bring it up to date. Safe to call from any number of processes at once.
 
         For inside a transaction of your own there is `perdure_migrations.migrate(connection)`.
         """
-
-        async def migrate(session: Any) -> None:
-            await perdure_migrations.migrate(session.connection, self._schema)
-
         with self._place.translated():
-            await self._database.run(migrate, seconds=_SETUP_SECONDS)
+            await self._database.setup()
 
     # Runs
 

@@ -39,12 +39,17 @@ _FORBIDDEN = "42501"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which database and schema, as messages name it. Holds no password."""
+    """Which database and schema, as messages name it. Holds no password.
+
+    Attributes:
+        owner: what a program calls the object that speaks to it, for messages that say what to call.
+    """
 
     host: str
     port: str
     database: str
     schema: str
+    owner: str = "saver"
 
     @classmethod
     def of(cls, conninfo: str | None, settings: Mapping[str, Any], schema: str) -> Place:
@@ -140,8 +145,8 @@ def _explain_server(error: psycopg.Error, place: Place) -> PerdureError:
         )
     if state in _MISSING:
         return SchemaError(
-            f"schema {place.schema!r} of {place} {_MISSING[state]} ({_reason(error)}): call"
-            f" `await saver.setup()`, or run `python -m perdure_migrations URL --schema {place.schema}`"
+            f"schema {place.schema!r} of {place} {_MISSING[state]} ({_reason(error)}): call `await"
+            f" {place.owner}.setup()`, or run `python -m perdure_migrations URL --schema {place.schema}`"
         )
     if state == _FORBIDDEN:
         return SchemaError(

@@ -64,8 +64,7 @@ def _is_asked_for(function: Callable[..., Any], parameter: inspect.Parameter, na
     expected, hint = _ANNOTATED_AS[name], hint_of(function, name)
     if expected is None or hint is NO_HINT or hint is Any:
         return True
-    names = set(_names(hint))
-    if expected in names and names <= {expected, "None"}:
+    if expected in _names(hint):
         return True
     if name == "config":
         shown = hint if isinstance(hint, str) else getattr(hint, "__name__", None) or hint

@@ -51,7 +51,7 @@ async def attempted(
                 "Node %r failed with %r in attempt %d; next in %.3f s.", task.name, error, number, delay
             )
         else:
-            task.preview = attempt.preview
+            task.preview, task.routed = attempt.preview, attempt.routed
             return writes
         await scope.clock.sleep(delay)
         number += 1

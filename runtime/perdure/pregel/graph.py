@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Self
 
+from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
 from perdure.clock import SYSTEM_CLOCK, Clock
@@ -20,6 +21,7 @@ from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.batch import all_of
 from perdure.pregel.breakpoints import Breakpoints, breakpoints
+from perdure.pregel.cache_key import namespace_of
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Described, NodeSpec, Plan
 from perdure.pregel.routing import nearest
@@ -58,7 +60,7 @@ class Pregel:
         *,
         checkpointer: BaseCheckpointSaver | bool | None = None,
         store: Any = None,
-        cache: Any = None,
+        cache: BaseCache | None = None,
         interrupt_before: Sequence[str] = (),
         interrupt_after: Sequence[str] = (),
         debug: bool = False,
@@ -302,6 +304,25 @@ class Pregel:
 
     def _json_schema(self, what: Described) -> dict[str, Any] | None:
         return None if self.plan.json_schema is None else self.plan.json_schema(what)
+
+    async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
+        """Forget the cached results of these nodes, or of all.
+
+        They are those of every graph of this name on this cache, in all versions of its code.
+
+        Raises GraphValidationError if the graph has no cache, or no such node.
+        """
+        if self.cache is None:
+            raise GraphValidationError("No cache is set for this graph. Cannot clear cache.")
+        if nodes is None:
+            await self.cache.aclear([namespace_of(self.name)])
+            return
+        for node in nodes:
+            if node not in self.plan.nodes:
+                raise GraphValidationError(
+                    f"Graph {self.name!r} has no node {node!r}." + nearest(node, self.plan.nodes)
+                )
+        await self.cache.aclear([namespace_of(self.name, node) for node in nodes])
 
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):

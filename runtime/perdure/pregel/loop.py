@@ -13,13 +13,14 @@ from perdure.constants import INTERRUPT, START
 from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.apply import apply
 from perdure.pregel.breakpoints import Breakpoints
+from perdure.pregel.cached import node_cache
 from perdure.pregel.commit import Recorder
 from perdure.pregel.deadline import within
 from perdure.pregel.debug import Report
 from perdure.pregel.failures import add_note
 from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.handoff import ending_of
-from perdure.pregel.plan import Plan
+from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
 from perdure.pregel.scope import Scope
@@ -43,6 +44,7 @@ class Loop:
         breakpoints: where the run stops on purpose; None: nowhere.
         approved: whether the superstep that is next was stopped before already.
         report: tells of the superstep that runs now, with debug on.
+        cached: where results of its nodes are looked up; None if they are not.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Loop:
         "approved",
         "breakpoints",
         "budget",
+        "cached",
         "checkpoint_id",
         "events",
         "ids",
@@ -97,6 +100,7 @@ class Loop:
         self.approved = False
         self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
         self._observes = recorder is not None or events is not None or scope.watch is not None
+        self.cached = node_cache(plan, scope)
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"
@@ -165,10 +169,14 @@ class Loop:
         if superstep.resumed:
             todo = [task for task in acting(tasks) if task.writes is None]
         if todo:
+            if self.cached is not None:
+                await self.cached.look_up(todo)
             observer = self if self._observes else None
             running = run_tasks(self.plan, self.state, todo, self.scope.settings.max_concurrency, observer)
             limit = self.scope.step_timeout
             failed = await (running if limit is None else within(limit, self.scope.clock, todo, running))
+            if self.cached is not None:
+                await self.cached.keep(todo)
             if failed:
                 raise ending_of(failed)
         if self.report is not None:
@@ -193,7 +201,10 @@ class Loop:
         if self.recorder is not None and task.superstep.unfinished:
             self.recorder.task_finished(task)
         if self.events is not None and self.events.updates and task.spec.name != START:
-            self.put_update(task)
+            if task.spec.calling is Calling.CACHED:
+                self.put_update(task, __metadata__={"cached": True})
+            else:
+                self.put_update(task)
 
     async def handler_begins(self, failed: Task) -> None:
         """A task has failed; return when its handler may begin."""

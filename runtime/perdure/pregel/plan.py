@@ -27,6 +27,8 @@ class Calling(Enum):
     THREAD = auto()
     INPUT = auto()
     """Not called: the virtual node START, whose result is its input."""
+    CACHED = auto()
+    """Not called: its result was found in the cache, and its writer writes that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes, resu
         result: what the task's action returned.
     """
     task.preview = state.preview(writes)
+    task.routed = len(writes)
     for branch in task.spec.branches:
         given = read(branch.reader, state, task.superstep, task.preview.values)
         if branch.sees_result and isinstance(result, dict):

@@ -303,7 +303,7 @@ async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
             result = task.input
     except (ParentCommand, BaseExceptionGroup) as bubble:
         result = arriving(task, bubble)
-    if type(result) not in _RESULTS and spec.calling is not Calling.INPUT:
+    if type(result) not in _RESULTS and result is not task.input:
         while is_runnable(result):
             result = await _run_returned(task, result)
     writes = writes_of(plan, task, result)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.cache.base import BaseCache
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunSettings
 from perdure.data import StreamWriter
@@ -34,7 +35,7 @@ class Scope:
     clock: Clock = SYSTEM_CLOCK
     context: Any = None
     store: Any = None
-    cache: Any = None
+    cache: BaseCache | None = None
     writer: StreamWriter = nobody_reads
     debug: bool = False
     above: Any = None

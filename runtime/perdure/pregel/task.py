@@ -55,6 +55,7 @@ class Task:
         failure: for an error handler, what it handles.
         preview: the state as this task's own writes leave it, where a router asked for it.
         former: what its id and namespace are made of, where that is not what it is called now.
+        routed: how many writes it had before its conditional edges were followed; None if it has none.
         children: how many child graphs the node has invoked.
     """
 
@@ -70,6 +71,7 @@ class Task:
         "path",
         "policies",
         "preview",
+        "routed",
         "spec",
         "stored",
         "superstep",
@@ -99,6 +101,7 @@ class Task:
         self.failure: NodeError | None = None
         self.preview: Preview | None = None
         self.former: FormerTask | None = None
+        self.routed: int | None = None
         self.children = 0
         self._id: str | None = None
 
