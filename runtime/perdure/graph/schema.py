@@ -51,6 +51,8 @@ def _channel(schema: Any, key: str, hint: Any) -> BaseChannel[Any, Any]:
         if isinstance(item, BaseChannel):
             channel = item.copy()
             channel.key = key
+            if channel.typ is None:
+                channel.typ = typ
             return channel
         if isinstance(item, type) and issubclass(item, BaseChannel):
             return item(typ, key=key)
