@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from perdure.channels.named_barrier_value import arrived
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
@@ -114,6 +115,8 @@ async def start(loop: Loop, given: Mapping[str, Any]) -> None:
     versions = loop.state.versions
     for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
         del versions[foreign]
+    for deferred in loop.plan.deferred & loop.plan.triggered.keys():
+        loop.state.finish(deferred)  # so that what it waited with is dropped like the rest
     dropped = [
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
@@ -209,9 +212,9 @@ def _awaited_node(channel: str, stored: Any) -> str | None:
     """The node that a stored trigger is about to start, if it is one and does."""
     if channel.startswith("branch:to:"):
         return channel.removeprefix("branch:to:")
-    if channel.startswith("join:") and isinstance(stored, list):
+    if channel.startswith("join:") and isinstance(stored, list | dict):
         starts, _, end = channel.removeprefix("join:").rpartition(":")
-        if set("+".join(stored).split("+")) == set(starts.split("+")):
+        if set("+".join(arrived(stored)).split("+")) == set(starts.split("+")):
             return end
     return None
 

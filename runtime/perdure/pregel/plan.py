@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from perdure.channels.base import BaseChannel
+from perdure.channels.binop import BinaryOperatorAggregate
+from perdure.channels.delta import DeltaChannel
+from perdure.channels.last_value import LastValue
+from perdure.channels.untracked_value import UntrackedValue
+from perdure.constants import is_trigger
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.managed import ManagedValue
 
@@ -120,6 +126,7 @@ class Plan:
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
         barriers: channels that change when a task that they triggered has run.
+        deferred: channels that change when nothing else is left to do.
         appended: reduced keys whose reducer changes nothing of the list it appends to.
         reduced: all keys with a reducer.
         initial: channels that have a value before anything is written.
@@ -137,6 +144,7 @@ class Plan:
     plain: frozenset[str]
     triggers: frozenset[str]
     barriers: frozenset[str]
+    deferred: frozenset[str]
     appended: frozenset[str]
     reduced: frozenset[str]
     initial: tuple[str, ...]
@@ -144,6 +152,47 @@ class Plan:
     accept: Callable[[Any], Mapping[str, Any]] | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
+
+
+_REDUCERS = (BinaryOperatorAggregate, DeltaChannel)
+
+
+class ChannelSets(TypedDict):
+    """What of a Plan follows from its channels."""
+
+    untracked: frozenset[str]
+    plain: frozenset[str]
+    barriers: frozenset[str]
+    deferred: frozenset[str]
+    appended: frozenset[str]
+    reduced: frozenset[str]
+    initial: tuple[str, ...]
+
+
+def sort_channels(channels: Mapping[str, BaseChannel[Any, Any]], state_keys: frozenset[str]) -> ChannelSets:
+    """Which channels are of which kind, for `state_keys` that are among them."""
+    state = {key: channels[key] for key in channels if key in state_keys}
+    return ChannelSets(
+        untracked=frozenset(key for key, channel in state.items() if isinstance(channel, UntrackedValue)),
+        plain=frozenset(key for key, channel in state.items() if type(channel) is LastValue),
+        barriers=frozenset(key for key, channel in channels.items() if _overrides(channel, "consume")),
+        deferred=frozenset(key for key, channel in channels.items() if _overrides(channel, "finish")),
+        appended=frozenset(key for key, channel in state.items() if _appends(channel)),
+        reduced=frozenset(
+            key
+            for key, channel in state.items()
+            if isinstance(channel, BinaryOperatorAggregate | DeltaChannel)
+        ),
+        initial=tuple(key for key, channel in channels.items() if channel.is_available()),
+    )
+
+
+def _overrides(channel: BaseChannel[Any, Any], method: str) -> bool:
+    return getattr(type(channel), method) is not getattr(BaseChannel, method)
+
+
+def _appends(channel: BaseChannel[Any, Any]) -> bool:
+    return isinstance(channel, BinaryOperatorAggregate) and channel.operator is operator.add
 
 
 def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
@@ -156,8 +205,12 @@ def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
 
 
 def sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel[Any, Any]]) -> str:
-    """A short text that two graphs share only if they have the same nodes and channels."""
+    """A short text that two graphs share only if they have the same nodes and channels.
+
+    Whether a node is deferred makes no difference, as it makes none to what a thread has stored.
+    """
     digest = blake2b(digest_size=8)
-    for name in (*sorted(nodes), "", *(f"{key}={type(channels[key]).__name__}" for key in sorted(channels))):
+    kinds = (key if is_trigger(key) else f"{key}={type(channels[key]).__name__}" for key in sorted(channels))
+    for name in (*sorted(nodes), "", *kinds):
         digest.update(name.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()

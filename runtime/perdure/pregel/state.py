@@ -143,7 +143,17 @@ class ThreadState:
 
     def consume(self, name: str) -> bool:
         """Tell a barrier that the task it triggered has run; returns whether it changed."""
-        return self._own(name).consume()
+        changed = self._own(name).consume()
+        if changed:
+            self._refresh(name)
+        return changed
+
+    def finish(self, name: str) -> bool:
+        """Tell a channel that waits for it that nothing is left to do; returns whether it changed."""
+        changed = self._own(name).finish()
+        if changed:
+            self._refresh(name)
+        return changed
 
     def clear(self, name: str) -> None:
         """Tell a transient channel that nothing was written to it."""
