@@ -64,7 +64,7 @@ class DeltaChannel(BaseChannel[Value, Any]):
             return False
         replacement = replacement_among(self.key, values)
         value = self._reduce(list(values)) if replacement is MISSING else shallow_copy(replacement)
-        self.value = MISSING if value is None else value
+        self.value = self._start() if value is None else value
         return True
 
     def get(self) -> Value:
@@ -85,10 +85,11 @@ class DeltaChannel(BaseChannel[Value, Any]):
         return channel
 
     def _current(self) -> Any:
-        """The value; as long as there is none, what the type starts from."""
-        return (
-            self.value if self.value is not MISSING else initial_value(list if self.typ is None else self.typ)
-        )
+        """The value; as long as nothing was written, what the type starts from."""
+        return self._start() if self.value is MISSING else self.value
+
+    def _start(self) -> Any:
+        return initial_value(list if self.typ is None else self.typ)
 
     def _reduce(self, values: list[Any]) -> Any:
         current = self._current()

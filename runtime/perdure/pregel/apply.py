@@ -50,7 +50,7 @@ def apply(state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
         updated = _write(state, grouped, None if preview is None else preview.channels, before)
         if state.plan.deferred and not _starts_anything(state, updated):
-            updated += _release(state, before)
+            updated = list(dict.fromkeys(updated + _release(state, before)))
     except BaseException:
         for name, stored in reversed(before or ()):
             state.restore(name, stored)

@@ -14,10 +14,12 @@ from perdure.data import Command, Durability, Send
 from perdure.errors import MissingNodeError
 from perdure.graph.state import StateGraph
 from perdure.pregel.apply import apply
+from perdure.pregel.prepare import prepare
 from perdure.pregel.state import ThreadState
 from tests.unit.pregel.graphs import Action, Log, Runs, chain, fan, logs, returns, thread
 from tests.unit.pregel.savers import WatchedSaver
 from tests.unit.pregel.test_apply import finished
+from tests.unit.pregel.test_prepare import superstep
 
 MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 TOGGLES = pytest.mark.parametrize(("before", "after"), [((), ("d",)), (("d",), ())])
@@ -158,6 +160,15 @@ def test_what_is_released_has_the_version_of_the_superstep_that_released_it() ->
     assert "branch:to:d" in first.changed
     assert (held, state.versions["branch:to:d"]) == ("0000000001.c1", "0000000002.c2")
     assert second.updated == ["log", "branch:to:d"]
+
+
+def test_a_node_released_in_the_superstep_that_triggered_it_has_the_id_that_a_resume_gives_it() -> None:
+    plan = defer(fan(["d"]), "d").compile().plan
+    state = ThreadState(plan)
+    updated = apply(state, [finished(plan, START, [("branch:to:d", None)])], "c1").updated
+    [known], [unknown] = prepare(plan, state, updated, superstep()), prepare(plan, state, None, superstep())
+
+    assert (known.triggers, known.id) == (("branch:to:d",), unknown.id)
 
 
 # On a stored thread
