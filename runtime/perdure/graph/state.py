@@ -186,7 +186,7 @@ class StateGraph:
         *,
         name: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
-    ) -> Pregel:
+    ) -> CompiledStateGraph:
         """Make a graph that can be run, and that later changes to this description do not touch.
 
         Args:
@@ -206,10 +206,23 @@ class StateGraph:
                 f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
             )
         self.validate()
-        return Pregel(plan_of(self, name or DEFAULT_GRAPH_NAME), checkpointer=checkpointer, clock=clock)
+        plan = plan_of(self, name or DEFAULT_GRAPH_NAME)
+        graph = CompiledStateGraph.from_plan(plan, checkpointer=checkpointer, clock=clock)
+        graph.builder = self
+        return graph
 
     def _warn_if_compiled(self, what: str) -> None:
         if self.compiled:
             logger.warning(
                 "Adding a %s to a graph that has been compiled does not change what was compiled.", what
             )
+
+
+class CompiledStateGraph(Pregel):
+    """What `StateGraph.compile` makes.
+
+    Attributes:
+        builder: the description that it was made from. Changing that does not change this.
+    """
+
+    builder: StateGraph

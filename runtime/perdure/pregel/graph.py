@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
-from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, parse_config, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.pregel.frame import Frame
 from perdure.pregel.opening import RunRequest
-from perdure.pregel.plan import Plan
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
@@ -24,37 +23,25 @@ from perdure.pregel.task import Task, running_task
 _DURABILITIES = ("sync", "async", "exit")
 
 
-class Pregel:
-    """A compiled graph. It holds no state of any run, and may be used by many at once.
+class Pregel(Frame):
+    """A graph that can be run. It holds no state of any run, and may be used by many at once.
 
-    Attributes:
-        plan: the graph as it is run.
-        checkpointer: where threads are kept.
-        store, cache: what nodes are given as the run's store; where their results are cached.
+    A StateGraph compiles to one; from nodes and channels it is made directly.
+
+    Example:
+        >>> double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y")
+        >>> graph = Pregel(
+        ...     nodes={"double": double},
+        ...     channels={"x": LastValue(int), "y": LastValue(int)},
+        ...     input_channels="x",
+        ...     output_channels="y",
+        ... )
+        >>> # await graph.ainvoke(21) returns 42
     """
-
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        checkpointer: BaseCheckpointSaver | bool | None = None,
-        store: Any = None,
-        cache: Any = None,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self.plan = plan
-        self.checkpointer = checkpointer
-        self.store = store
-        self.cache = cache
-        self._clock = clock
-
-    @property
-    def name(self) -> str:
-        return self.plan.name
 
     async def ainvoke(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
@@ -64,7 +51,8 @@ class Pregel:
         """Run the graph to its end and return the output.
 
         Args:
-            input: a mapping of state keys; None continues what the thread had left to do.
+            input: a mapping of state keys, or what the input channel takes; None continues what the thread
+                had left to do.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
             context: what nodes find as `runtime.context`; default: the surrounding run's.
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
@@ -85,11 +73,11 @@ class Pregel:
 
     def astream(
         self,
-        input: Mapping[str, Any] | None,
+        input: Any,
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
-        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
         output_keys: str | Sequence[str] | None = None,
         durability: Durability | None = None,
     ) -> AsyncIterator[Any]:
@@ -100,10 +88,14 @@ class Pregel:
         Args:
             stream_mode: "updates" yields `{node: update}` when a task ends; "values" the output
                 whenever a superstep changed it; "custom" what nodes give to their stream writer. For a
-                list of modes, pairs `(mode, payload)`.
+                list of modes, pairs `(mode, payload)`. Default: the graph's own, which is "updates" for a
+                StateGraph.
+            output_keys: the channels to show, or one, whose bare value is shown; default: the graph's
+                `stream_channels`.
         """
-        events = Events(stream_mode)
-        request = self._request(input, config, context, output_keys, durability, events)
+        events = Events(self.stream_mode if stream_mode is None else stream_mode)
+        keys = self.stream_channels if output_keys is None else output_keys
+        request = self._request(input, config, context, keys, durability, events)
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
@@ -191,6 +183,7 @@ class Pregel:
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
             writer=nobody_reads if events is None or not events.custom else events.writer(),
+            debug=self.debug,
             random=random.random,
         )
 

@@ -122,10 +122,11 @@ async def start(loop: Loop, given: Mapping[str, Any]) -> None:
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
     ]
     written = Task(_INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    written.writes = [(START, given)]
+    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
     loop.checkpoint_id = loop.ids.next()
     applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
     await _record_opening(loop, "input", applied.changed)
+    loop.put_values(applied.changed)
     loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
 
 

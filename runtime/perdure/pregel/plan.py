@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
@@ -36,13 +36,13 @@ class Reader:
     """How an input is made of the state. None in place of a Reader gives the whole state as a dict.
 
     Attributes:
-        keys: the state keys that it has, where they have a value; None: all.
+        keys: the state keys that it has, in their order, where they have a value; None: all.
         bare: the one channel whose value is the whole input.
         managed: keys whose value is computed.
         build: makes of the dict what a node of this schema is given.
     """
 
-    keys: frozenset[str] | None = None
+    keys: Collection[str] | None = None
     bare: str | None = None
     managed: tuple[tuple[str, type[ManagedValue]], ...] = ()
     build: Callable[[dict[str, Any]], Any] | None = None
@@ -92,7 +92,7 @@ class NodeSpec:
         injects: parameters of the action that are given something else than its input.
         writer: makes writes of what the action returned, edges not included; None: an update of the state.
         policies: None for a node that is simply called.
-        metadata: what its user says of it.
+        tags, metadata: what its user says of it.
     """
 
     name: str
@@ -105,6 +105,7 @@ class NodeSpec:
     injects: tuple[tuple[str, Injected], ...] = ()
     writer: Callable[[Any], list[tuple[str, Any]]] | None = None
     policies: Policies | None = None
+    tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -113,12 +114,14 @@ class Plan:
     """What compile() makes of a graph.
 
     Attributes:
-        nodes: by name, START first, then in the order in which they were added.
+        nodes: by name, in the order in which they were added; START first, where there is one: without it an
+            input is written to its channels directly.
         channels: empty prototypes, by name, which runs copy.
         triggered: which nodes a channel can start.
         state_keys: the channels that make up the state.
         input_keys: those that an input may write.
         output_keys: those that a result shows; a single name: the result is its bare value.
+        stream_keys: those that a stream and a thread at rest show; None: the output's, and all.
         accept: makes a mapping of keys of an input, or refuses it; None: the input is such a mapping.
         validators: state keys whose values are checked, and may be changed, when they are written.
         strict: whether an update that names an unknown key is an error.
@@ -149,6 +152,7 @@ class Plan:
     reduced: frozenset[str]
     initial: tuple[str, ...]
     signature: str
+    stream_keys: str | tuple[str, ...] | None = None
     accept: Callable[[Any], Mapping[str, Any]] | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
@@ -178,11 +182,7 @@ def sort_channels(channels: Mapping[str, BaseChannel[Any, Any]], state_keys: fro
         barriers=frozenset(key for key, channel in channels.items() if _overrides(channel, "consume")),
         deferred=frozenset(key for key, channel in channels.items() if _overrides(channel, "finish")),
         appended=frozenset(key for key, channel in state.items() if _appends(channel)),
-        reduced=frozenset(
-            key
-            for key, channel in state.items()
-            if isinstance(channel, BinaryOperatorAggregate | DeltaChannel)
-        ),
+        reduced=frozenset(key for key, channel in state.items() if isinstance(channel, _REDUCERS)),
         initial=tuple(key for key, channel in channels.items() if channel.is_available()),
     )
 

@@ -30,7 +30,7 @@ def read(
     keys = state.values if reader.keys is None else reader.keys
     given = state.select(keys)
     if written:
-        for key in written if reader.keys is None else written.keys() & reader.keys:
+        for key in written if reader.keys is None else written.keys() & set(reader.keys):
             given[key] = shallow_copy(written[key])
     for key, managed in reader.managed:
         given[key] = managed.get(superstep)

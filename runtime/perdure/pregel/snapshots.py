@@ -6,6 +6,7 @@ import logging
 import random
 from typing import Any
 
+from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from perdure.config import RunSettings
 from perdure.constants import ERROR, TASKS
@@ -70,7 +71,7 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
                 exc_info=True,
             )
     return StateSnapshot(
-        values=state.select(key for key in plan.channels if key in plan.state_keys),
+        values=_values(plan, state),
         next=(*waiting, *missing_nodes(plan, stored)),
         config=stored.config,
         metadata=dict(stored.metadata),
@@ -78,6 +79,13 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
         parent_config=stored.parent_config,
         tasks=seen,
     )
+
+
+def _values(plan: Plan, state: ThreadState) -> Any:
+    keys = plan.stream_keys
+    if isinstance(keys, str):
+        return shallow_copy(state.value(keys, None))
+    return state.select(keys or (key for key in plan.channels if key in plan.state_keys))
 
 
 def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:
