@@ -17,7 +17,7 @@ class LastValueAfterFinish(BaseChannel[Value, Value]):
     """Holds the value written last, and shows it only when nothing else is scheduled, until it is consumed.
 
     It loads what a channel that does not wait has stored, and shows that at once: what it stands for was
-    about to happen.
+    about to happen. The other way round, see `released`.
 
     Attributes:
         finished: whether the value is shown.
@@ -75,8 +75,17 @@ class LastValueAfterFinish(BaseChannel[Value, Value]):
 
     def from_checkpoint(self, stored: Any) -> Self:
         channel = type(self)(self.typ, self.key)
-        if isinstance(stored, dict) and stored.keys() == {"value", FINISHED}:
+        if _waits(stored):
             channel.value, channel.finished = stored["value"], stored[FINISHED]
         elif stored is not MISSING:
             channel.value, channel.finished = stored, True
         return channel
+
+
+def released(stored: Any) -> Any:
+    """What a channel that does not wait loads of what one that does has stored: the value."""
+    return stored["value"] if _waits(stored) else stored
+
+
+def _waits(stored: Any) -> bool:
+    return isinstance(stored, dict) and stored.keys() == {"value", FINISHED}

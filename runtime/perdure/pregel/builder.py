@@ -208,7 +208,22 @@ def _callable_of(action: Any) -> Callable[[Any], Any]:
         raise NodeSignatureError(
             f"A node does {action!r}, which is a generator; it must return one value, not yield several."
         )
+    _require_one_argument(action)
     return action  # type: ignore[no-any-return]  # narrowed from Any
+
+
+def _require_one_argument(action: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(action)
+    except ValueError:  # a builtin that does not tell; calling it will
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise NodeSignatureError(
+            f"A node does {action!r}, which has the signature {signature}, but is called with one argument, "
+            f"what the node reads: {error}. perdure.runtime has get_config and get_runtime for the rest."
+        ) from None
 
 
 def _is_async(action: Callable[..., Any]) -> bool:

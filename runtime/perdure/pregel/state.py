@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel, is_container, shallow_copy
+from perdure.channels.last_value_after_finish import released
 from perdure.checkpoint.base import Checkpoint
 from perdure.constants import MISSING
 from perdure.errors import InvalidPayloadError
@@ -79,7 +80,7 @@ class ThreadState:
                     "the saver."
                 )
             if name in plan.channels:
-                state.restore(name, values[name])
+                state.restore(name, values[name] if name in plan.deferred else released(values[name]))
         state.versions = dict(checkpoint["channel_versions"])
         state.seen = {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()}
         known = (state.versions, *state.seen.values())

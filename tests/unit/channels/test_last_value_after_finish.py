@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.channels import LastValueAfterFinish
+from perdure.channels.last_value_after_finish import released
 from perdure.constants import MISSING
 from perdure.errors import EmptyChannelError
 
@@ -61,6 +62,18 @@ def test_what_another_channel_stored_is_shown_at_once(stored: Any) -> None:
 
     assert loaded.is_available()
     assert loaded.get() == stored
+
+
+@given(st.none() | st.integers() | st.dictionaries(st.text(), st.integers()), st.booleans())
+def test_a_channel_that_does_not_wait_loads_its_value(value: Any, finished: bool) -> None:
+    channel: LastValueAfterFinish[Any] = LastValueAfterFinish(int)
+    channel.update([value])
+    if finished:
+        channel.finish()
+
+    assert released(channel.checkpoint()) == value
+    assert released(value) == value
+    assert released(MISSING) is MISSING
 
 
 @given(st.none() | st.integers(), st.booleans())

@@ -162,6 +162,12 @@ def test_generators_are_refused() -> None:
             NodeBuilder().do(generator)
 
 
+def test_what_takes_no_argument_or_more_than_one_is_refused() -> None:
+    for action in (lambda: None, lambda given, config: None):
+        with pytest.raises(NodeSignatureError, match=r"has the signature \(.*\), but is called with one"):
+            NodeBuilder().do(action)
+
+
 # What it writes
 
 

@@ -342,6 +342,40 @@ async def test_a_thread_goes_on_with_what_its_channels_hold_and_stores_lists_as_
     assert "secret" not in {row.channel for row in rows}
 
 
+@pytest.mark.parametrize("kinds", [(LastValue, LastValueAfterFinish), (LastValueAfterFinish, LastValue)])
+@pytest.mark.parametrize("other", [LastValue, AnyValue, EphemeralValue])
+async def test_a_channel_may_begin_or_cease_to_wait_while_a_thread_does(
+    kinds: tuple[Any, Any], other: Any
+) -> None:
+    saver = WatchedSaver()
+    before, after = (other if kind is LastValue else kind for kind in kinds)
+    broken: list[Exception] = [ZeroDivisionError()]
+
+    def fails_once(given: int) -> int:
+        if broken:
+            raise broken.pop()
+        return given
+
+    def made(kind: Any) -> Pregel:
+        late = NodeBuilder().subscribe_only("late").do(lambda late: late + 1).write_to("out")
+        return Pregel(
+            nodes={
+                "first": NodeBuilder().subscribe_only("in").write_to("x", "late"),
+                "b": NodeBuilder().subscribe_only("x").do(fails_once).write_to("y"),
+                "late": late,
+            },
+            channels={**{name: LastValue(int) for name in ("in", "x", "y", "out")}, "late": kind(int)},
+            input_channels="in",
+            output_channels=["y", "out"],
+            checkpointer=saver,
+        )
+
+    with pytest.raises(ZeroDivisionError):
+        await made(before).ainvoke(1, thread())
+
+    assert await made(after).ainvoke(None, thread()) == {"y": 1, "out": 2}
+
+
 async def test_the_first_checkpoint_is_that_of_the_input_and_steps_count_from_there() -> None:
     graph = counting()
     await graph.ainvoke({"in": "a"}, thread())
