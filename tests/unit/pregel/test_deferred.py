@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 from perdure.channels import LastValueAfterFinish
+from perdure.checkpoint.base import Commit
 from perdure.constants import END, START
 from perdure.data import Command, Durability, Send
 from perdure.errors import MissingNodeError
@@ -16,6 +17,7 @@ from perdure.graph.state import StateGraph
 from perdure.pregel.apply import apply
 from perdure.pregel.prepare import prepare
 from perdure.pregel.state import ThreadState
+from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Action, Log, Runs, chain, fan, logs, returns, thread
 from tests.unit.pregel.savers import WatchedSaver
 from tests.unit.pregel.test_apply import finished
@@ -250,6 +252,32 @@ async def test_half_a_deferred_join_whose_node_is_gone_does_not_count_as_waiting
     without = fan(["a"]).add_node("b", logs("b")).add_edge("a", "b").compile(checkpointer=saver)
 
     assert (await without.ainvoke(None, thread()))["log"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("deferred", [(), ("d",)])
+async def test_a_join_that_two_of_three_have_reached_keeps_them_across_a_crash(
+    deferred: Sequence[str],
+) -> None:
+    clock, runs = FakeClock(), Runs()
+    saver = WatchedSaver(clock)
+    builder = fan(["a", "b", "x"], {name: runs.counted(name) for name in "abx"})
+    builder.add_node("c", runs.counted("c")).add_edge("x", "c")
+    builder.add_node("d", runs.counted("d")).add_edge(["a", "b", "c"], "d")
+    graph = defer(builder, *deferred).compile(checkpointer=saver, clock=clock)
+
+    async def killed_after_the_first_superstep(commit: Commit) -> None:
+        if any(row.metadata["step"] > 1 for row in commit.checkpoints):
+            raise ConnectionError("killed")
+
+    saver.before_commit, saver.dead = killed_after_the_first_superstep, True
+    with pytest.raises(ConnectionError):
+        await graph.ainvoke({}, thread(), durability="sync")
+    saver.before_commit, saver.dead = None, False
+    clock.advance(saver.lease_seconds)
+    [orphan] = await saver.aorphans()
+
+    assert (await graph.acontinue(orphan))["log"] == ["a", "b", "x", "c", "d"]
+    assert [runs.of[name] for name in "abx"] == [1, 1, 1]
 
 
 # Deferred only since, or no longer
