@@ -73,7 +73,7 @@ def build(saver: BaseCheckpointSaver, log: Path) -> Pregel:
     nodes[HANDLER] = NodeSpec(
         name=HANDLER, action=handler, calling=Calling.COROUTINE, triggers=(), injects=(("error", "error"),)
     )
-    return Pregel(replace(graph.plan, nodes=nodes), checkpointer=saver)
+    return Pregel.from_plan(replace(graph.plan, nodes=nodes), checkpointer=saver)
 
 
 @pytest.mark.parametrize("durability", [*KEPT_EARLY, "exit"])

@@ -18,10 +18,12 @@ from perdure import (
     StateSnapshot,
     recover,
 )
+from perdure.channels import LastValue
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, LeasedSaver
 from perdure.config import RunnableConfig
 from perdure.graph.drawing import Graph
 from perdure.graph.state import CompiledStateGraph
+from perdure.pregel import NodeBuilder
 from perdure.service.sweeper import Sweeper
 from perdure_checkpointers.postgres import PostgresSaver
 
@@ -46,7 +48,7 @@ class Router:
         return END
 
 
-def build(saver: BaseCheckpointSaver | None) -> Pregel:
+def build(saver: BaseCheckpointSaver | None) -> CompiledStateGraph:
     builder = StateGraph(State).add_node(updates).add_node("commands", commands)
     builder.add_edge(START, "commands").add_edge(["commands", "updates"], END)
     builder.add_conditional_edges("updates", lambda state: END, {"done": END})
@@ -54,6 +56,14 @@ def build(saver: BaseCheckpointSaver | None) -> Pregel:
     builder.add_conditional_edges("commands", 5)  # type: ignore[arg-type]
     builder.compile(strict=True, debug=True, renamed={"old": "updates"}, interrupt_before="*")
     return assert_type(builder.compile(saver, name="typed"), CompiledStateGraph)
+
+
+def assemble() -> Pregel:
+    double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y", z=1)
+    assert_type(double, NodeBuilder)
+    channels = {"x": LastValue[int](int), "y": LastValue[int](int), "z": LastValue[int](int)}
+    Pregel(nodes={"double": double}, channels=channels, input_channels=1, output_channels="y")  # type: ignore[arg-type]
+    return Pregel(nodes={"double": double}, channels=channels, input_channels="x", output_channels=["y"])
 
 
 async def run(graph: Pregel) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Self
 
@@ -29,7 +29,9 @@ class NamedBarrierValue(BaseChannel[None, str]):
         self.seen = set()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedBarrierValue) and self.names == other.names
+        return (
+            isinstance(other, NamedBarrierValue) and type(other) is type(self) and self.names == other.names
+        )
 
     __hash__ = BaseChannel.__hash__
 
@@ -63,5 +65,11 @@ class NamedBarrierValue(BaseChannel[None, str]):
         channel = type(self)(self.typ, self.names, key=self.key)
         if stored is not MISSING:
             # A name that is no longer waited for would keep the barrier shut for ever.
-            channel.seen = set(self.names.intersection(stored))
+            channel.seen = set(self.names.intersection(arrived(stored)))
         return channel
+
+
+def arrived(stored: Any) -> Iterable[str]:
+    """The names that a stored barrier has seen, whether or not it is one that waits for the end."""
+    names: Iterable[str] = stored["names"] if isinstance(stored, dict) else stored
+    return names

@@ -1,6 +1,6 @@
 """Describing graphs."""
 
 from perdure.constants import END, START
-from perdure.graph.state import StateGraph
+from perdure.graph.state import CompiledStateGraph, StateGraph
 
-__all__ = ["END", "START", "StateGraph"]
+__all__ = ["END", "START", "CompiledStateGraph", "StateGraph"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 from perdure.channels.base import BaseChannel
-from perdure.channels.binop import BinaryOperatorAggregate
 from perdure.channels.ephemeral_value import EphemeralValue
-from perdure.channels.last_value import LastValue
+from perdure.channels.last_value_after_finish import LastValueAfterFinish
 from perdure.channels.named_barrier_value import NamedBarrierValue
+from perdure.channels.named_barrier_value_after_finish import NamedBarrierValueAfterFinish
 from perdure.channels.topic import Topic
-from perdure.channels.untracked_value import UntrackedValue
 from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
 from perdure.graph.description import Description, StateBranch, StateNode
@@ -22,7 +20,7 @@ from perdure.graph.policies import handlers_of, policies_of
 from perdure.graph.readers import context_of, output_of, readers_of
 from perdure.graph.runnables import run_below
 from perdure.graph.validation import Checks
-from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign
+from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign, sort_channels
 
 _READ_INPUT = Reader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)
@@ -37,33 +35,17 @@ def plan_of(
     channels = _channels(graph)
     checks = Checks(graph)
     nodes = _nodes(graph, readers_of(checks))
-    reducers = {
-        key: channel.operator
-        for key, channel in graph.channels.items()
-        if isinstance(channel, BinaryOperatorAggregate)
-    }
+    state_keys = frozenset(graph.channels)
     return Plan(
         name=name,
         nodes=nodes,
         channels=channels,
         triggered=index_triggers(nodes),
-        state_keys=frozenset(graph.channels),
+        state_keys=state_keys,
         input_keys=frozenset(key for key in graph.schemas[graph.input_schema] if key in graph.channels),
         output_keys=output_of(graph),
-        untracked=frozenset(k for k, c in graph.channels.items() if isinstance(c, UntrackedValue)),
-        plain=frozenset(key for key, channel in graph.channels.items() if type(channel) is LastValue),
-        triggers=frozenset(map(branch_channel, graph.nodes)),
-        barriers=frozenset(
-            key for key, channel in channels.items() if isinstance(channel, NamedBarrierValue)
-        ),
-        appended=frozenset(key for key, reducer in reducers.items() if reducer is operator.add),
-        reduced=frozenset(reducers),
-        initial=tuple(key for key, channel in channels.items() if channel.is_available()),
-        defaulted=tuple(
-            key
-            for key, channel in graph.channels.items()
-            if isinstance(channel, BinaryOperatorAggregate) and channel.default is not None
-        ),
+        triggers=frozenset(branch_channel(name) for name, node in graph.nodes.items() if not node.defer),
+        **sort_channels(channels, state_keys),
         signature=sign(nodes, channels),
         accept=accept_of(name, checks),
         validators=checks.validators,
@@ -79,13 +61,14 @@ def _channels(graph: Description) -> dict[str, BaseChannel[Any, Any]]:
     channels = {key: channel.copy() for key, channel in graph.channels.items()}
     channels[START] = EphemeralValue(Any, key=START)
     channels[TASKS] = Topic(Send, key=TASKS)
-    for name in graph.nodes:
-        channel = branch_channel(name)
-        channels[channel] = EphemeralValue(Any, guard=False, key=channel)
+    for name, node in graph.nodes.items():
+        key = branch_channel(name)
+        channels[key] = LastValueAfterFinish(Any, key) if node.defer else EphemeralValue(Any, False, key=key)
     for starts, end in sorted(graph.waiting_edges):
         if end != END:
-            channel = join_channel(starts, end)
-            channels[channel] = NamedBarrierValue(str, frozenset(starts), key=channel)
+            key = join_channel(starts, end)
+            kind = NamedBarrierValueAfterFinish if graph.nodes[end].defer else NamedBarrierValue
+            channels[key] = kind(str, frozenset(starts), key=key)
     return channels
 
 

@@ -375,19 +375,19 @@ class StateGraph:
             if strict:
                 raise GraphValidationError(warning)
             warnings.warn(warning, GraphStructureWarning, stacklevel=2)
-        compiled = CompiledStateGraph(
+        compiled = CompiledStateGraph.from_plan(
             plan_of(self, name or DEFAULT_GRAPH_NAME, strict=strict, renamed=renamed or {}),
             checkpointer=checkpointer,
             store=store,
             cache=cache,
-            interrupt_before=before,
-            interrupt_after=after,
+            interrupt_before_nodes=before,
+            interrupt_after_nodes=after,
+            context_schema=self.context_schema,
             debug=debug,
             clock=clock,
-            builder=self,
             subgraphs={name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None},
         )
-        compiled.outline = outline_of(self)
+        compiled.builder, compiled.outline = self, outline_of(self)
         return compiled
 
     def _warn_if_compiled(self, what: str) -> None:

@@ -7,9 +7,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel
-from perdure.constants import MISSING
+from perdure.constants import MISSING, TASKS
 from perdure.ids import make_version
 from perdure.pregel.failures import add_note
+from perdure.pregel.plan import NodeSpec
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 
@@ -21,7 +22,8 @@ class Applied(NamedTuple):
 
     Attributes:
         changed: every channel that is not what it was.
-        updated: those of them that were written to; they drive the next superstep.
+        updated: those of them that were written to, or released because nothing else was left to do; they
+            drive the next superstep.
     """
 
     changed: set[str]
@@ -32,6 +34,8 @@ def apply(
     state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo: bool = True, real: bool = True
 ) -> Applied:
     """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
+
+    If nothing that was written starts a task, what waits for that is released.
 
     Every channel that changes gets the same new version, named after the checkpoint that will
     hold it. If a channel refuses what was written to it (InvalidUpdateError), or its reducer
@@ -50,6 +54,8 @@ def apply(
     try:
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
         updated = _write(state, grouped, None if preview is None else preview.channels, before)
+        if state.plan.deferred and not _starts_anything(state, updated):
+            updated = list(dict.fromkeys(updated + _release(state, before)))
     except BaseException:
         for name, stored in reversed(before or ()):
             state.restore(name, stored)
@@ -86,6 +92,31 @@ def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, 
     if before is not None:
         before.extend((trigger, state.stored(trigger)) for trigger in triggers)
     return {trigger for trigger in triggers if state.consume(trigger)}
+
+
+def _starts_anything(state: ThreadState, updated: Sequence[str]) -> bool:
+    """Whether these channels start a task in the next superstep."""
+    if TASKS in updated:
+        return True
+    plan = state.plan
+    return any(
+        _can_read(state, plan.nodes[node])
+        for name in updated
+        if name in plan.triggered and state.available(name)
+        for node in plan.triggered[name]
+    )
+
+
+def _can_read(state: ThreadState, spec: NodeSpec) -> bool:
+    return spec.reader is None or spec.reader.bare is None or state.available(spec.reader.bare)
+
+
+def _release(state: ThreadState, before: list[tuple[str, Any]] | None) -> list[str]:
+    """Let the channels that wait for it know that nothing is left to do; returns those that changed."""
+    deferred = sorted(state.plan.deferred)
+    if before is not None:
+        before.extend((name, state.stored(name)) for name in deferred)
+    return [name for name in deferred if state.finish(name)]
 
 
 def _mark_seen(state: ThreadState, tasks: Sequence[Task]) -> None:

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any
 
-from perdure.cache.base import BaseCache
-from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
-from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import RunnableConfig, RunSettings, merge_configs, parse_config, passed_on, require_thread
-from perdure.constants import START
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.batch import all_of
 from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.cache_key import namespace_of
+from perdure.pregel.frame import Frame
 from perdure.pregel.opening import RunRequest
-from perdure.pregel.plan import Described, NodeSpec, Plan
+from perdure.pregel.plan import Described
 from perdure.pregel.routing import nearest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
@@ -37,124 +32,21 @@ Config = RunnableConfig | Mapping[str, Any]
 _DURABILITIES = ("sync", "async", "exit")
 
 
-class Pregel:
-    """A compiled graph. It holds no state of any run, and may be used by many at once.
+class Pregel(Frame):
+    """A graph that can be run. It holds no state of any run, and may be used by many at once.
 
-    Attributes:
-        plan: the graph as it is run.
-        checkpointer: where threads are kept.
-        store, cache: what nodes are given as the run's store; where their results are cached.
-        interrupt_before_nodes, interrupt_after_nodes: where a run stops until it is resumed; "*": at all.
-        debug: whether runs are told of, superstep by superstep.
-        step_timeout: how long a superstep may take, in seconds or as a timedelta; None: as long as it does.
-        builder: the description that it was compiled from.
-        config: what `with_config` bound it to.
-        subgraphs: the compiled graphs among its nodes, by name.
+    A StateGraph compiles to one; from nodes and channels it is made directly.
+
+    Example:
+        >>> double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y")
+        >>> graph = Pregel(
+        ...     nodes={"double": double},
+        ...     channels={"x": LastValue(int), "y": LastValue(int)},
+        ...     input_channels="x",
+        ...     output_channels="y",
+        ... )
+        >>> # await graph.ainvoke(21) returns 42
     """
-
-    stream_mode: Final = "updates"
-
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        checkpointer: BaseCheckpointSaver | bool | None = None,
-        store: Any = None,
-        cache: BaseCache | None = None,
-        interrupt_before: Sequence[str] = (),
-        interrupt_after: Sequence[str] = (),
-        debug: bool = False,
-        clock: Clock = SYSTEM_CLOCK,
-        builder: Any = None,
-        subgraphs: Mapping[str, Pregel] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.checkpointer = checkpointer
-        self.store = store
-        self.cache = cache
-        self.interrupt_before_nodes = interrupt_before
-        self.interrupt_after_nodes = interrupt_after
-        self.debug = debug
-        self.step_timeout: float | timedelta | None = None
-        self.builder = builder
-        self.subgraphs: Mapping[str, Pregel] = subgraphs or {}
-        self.config: RunnableConfig | Mapping[str, Any] | None = None
-        self._clock = clock
-
-    @property
-    def name(self) -> str:
-        return self.plan.name
-
-    def get_name(self) -> str:
-        """What a node is called that is this graph, where `add_node` is not told otherwise."""
-        return self.plan.name
-
-    @property
-    def nodes(self) -> Mapping[str, NodeSpec]:
-        return self.plan.nodes
-
-    @property
-    def channels(self) -> Mapping[str, BaseChannel[Any, Any]]:
-        return self.plan.channels
-
-    @property
-    def input_channels(self) -> str:
-        return START
-
-    @property
-    def output_channels(self) -> str | tuple[str, ...]:
-        return self.plan.output_keys
-
-    @property
-    def stream_channels(self) -> list[str]:
-        return [key for key in self.plan.channels if key in self.plan.state_keys]
-
-    @property
-    def trigger_to_nodes(self) -> Mapping[str, tuple[str, ...]]:
-        return self.plan.triggered
-
-    def copy(self, update: Mapping[str, Any] | None = None) -> Self:
-        """This graph again, with other values for the attributes in `update`."""
-        copied = copy(self)
-        for name, value in (update or {}).items():
-            if name not in self.__dict__:
-                raise GraphValidationError(
-                    f"A compiled graph has no attribute {name!r} that could be replaced."
-                    + nearest(name, vars(self))
-                )
-            setattr(copied, name, value)
-        return copied
-
-    def with_config(self, config: RunnableConfig | Mapping[str, Any] | None = None, **more: Any) -> Self:
-        """This graph, bound to a config. What a call says counts more, what a surrounding run says less.
-
-        Tags are joined, metadata and configurable merged key by key. Keywords are more keys of the config.
-        """
-        return self.copy({"config": merge_configs(self.config, merge_configs(config, more))})
-
-    def get_subgraphs(
-        self, namespace: str | None = None, recurse: bool = False
-    ) -> Iterator[tuple[str, Pregel]]:
-        """The compiled graphs that were added as nodes, with the names of these.
-
-        Args:
-            namespace: only the one of this name; of a graph in a graph, the names joined by "|".
-            recurse: those in these graphs as well.
-        """
-        for name, graph in self.subgraphs.items():
-            if namespace is None or namespace == name:
-                yield name, graph
-            inner = None if namespace is None else namespace.removeprefix(f"{name}|")
-            if recurse if namespace is None else inner != namespace:
-                for below, found in graph.get_subgraphs(inner, recurse):
-                    yield f"{name}|{below}", found
-
-    async def aget_subgraphs(
-        self, namespace: str | None = None, recurse: bool = False
-    ) -> AsyncIterator[tuple[str, Pregel]]:
-        """What `get_subgraphs` yields."""
-        for found in self.get_subgraphs(namespace, recurse):
-            yield found
 
     async def ainvoke(
         self,
@@ -172,8 +64,8 @@ class Pregel:
 
         Args:
             input: a mapping of state keys, or an object with such attributes; of a state that is a bare
-                value, that; None continues what the thread had left to do; so does a Command, after its
-                update, and besides goes where it says.
+                value, that; of other graphs, what the input channel takes. None continues what the thread
+                had left to do; so does a Command, after its update, and besides goes where it says.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
             context: what nodes find as `runtime.context`; default: the surrounding run's.
             output_keys: the state keys to return, or one, whose bare value is returned; default: those of
@@ -237,7 +129,7 @@ class Pregel:
         config: RunnableConfig | Mapping[str, Any] | None = None,
         *,
         context: Any = None,
-        stream_mode: StreamMode | Sequence[StreamMode] = "updates",
+        stream_mode: StreamMode | Sequence[StreamMode] | None = None,
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Sequence[str] | None = None,
         interrupt_after: Sequence[str] | None = None,
@@ -251,10 +143,14 @@ class Pregel:
         Args:
             stream_mode: "updates" yields `{node: update}` when a task ends; "values" the output
                 whenever a superstep changed it; "custom" what nodes give to their stream writer. For a
-                list of modes, pairs `(mode, payload)`.
+                list of modes, pairs `(mode, payload)`. Default: the graph's own, which is "updates" for a
+                StateGraph.
+            output_keys: the channels to show, or one, whose bare value is shown; default: the graph's
+                `stream_channels`.
         """
-        events = Events(stream_mode)
-        request = self._request(input, config, context, output_keys, durability, events, debug)
+        events = Events(self.stream_mode if stream_mode is None else stream_mode)
+        keys = self.stream_channels if output_keys is None else output_keys
+        request = self._request(input, config, context, keys, durability, events, debug)
         request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
 
         async def run() -> Any:

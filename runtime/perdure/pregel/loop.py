@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any, Final
 
@@ -217,9 +217,11 @@ class Loop:
             update = update_event(task, self.output_keys, self._output)
             self.events.put("updates", {task.name: update, **extra})
 
-    def put_values(self) -> None:
-        """Tell the reader what the output is now."""
-        if self.events is not None and self.events.values:
+    def put_values(self, changed: Set[str] | None = None) -> None:
+        """Tell the reader what the output is now; if what changed is given, only if the output did."""
+        if self.events is None or not self.events.values:
+            return
+        if changed is None or not self._output.isdisjoint(changed):
             self.events.put("values", self._output_now())
 
     def _output_now(self) -> Any:
@@ -248,8 +250,8 @@ class Loop:
                 rides=tasks[0].spec.name == START,
             )
         self.tasks = following
-        if self.events is not None and not self._output.isdisjoint(changed):
-            self.put_values()
+        if self.events is not None:
+            self.put_values(changed)
         if failure is not None:
             raise failure
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import uuid6
 
+from perdure.channels.named_barrier_value import arrived
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
 from perdure.clock import Clock, IdSource
 from perdure.config import RunSettings
@@ -136,15 +137,18 @@ async def start(loop: Loop, given: Mapping[str, Any]) -> None:
     versions = loop.state.versions
     for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
         del versions[foreign]
+    for deferred in loop.plan.deferred & loop.plan.triggered.keys():
+        loop.state.finish(deferred)  # so that what it waited with is dropped like the rest
     dropped = [
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
     ]
     written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    written.writes = [(START, given)]
+    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
     loop.checkpoint_id = loop.ids.next()
     applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
     await _record_opening(loop, "input", applied.changed)
+    loop.put_values(applied.changed)
     loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
 
 
@@ -295,9 +299,9 @@ def _awaited_node(channel: str, stored: Any) -> str | None:
     """The node that a stored trigger is about to start, if it is one and does."""
     if channel.startswith("branch:to:"):
         return channel.removeprefix("branch:to:")
-    if channel.startswith("join:") and isinstance(stored, list):
+    if channel.startswith("join:") and isinstance(stored, list | dict):
         starts, _, end = channel.removeprefix("join:").rpartition(":")
-        if set("+".join(stored).split("+")) == set(starts.split("+")):
+        if set("+".join(arrived(stored)).split("+")) == set(starts.split("+")):
             return end
     return None
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from perdure.channels.base import BaseChannel
+from perdure.channels.binop import BinaryOperatorAggregate
+from perdure.channels.delta import DeltaChannel
+from perdure.channels.last_value import LastValue
+from perdure.channels.untracked_value import UntrackedValue
+from perdure.constants import is_trigger
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.managed import ManagedValue
 
@@ -94,7 +100,7 @@ class NodeSpec:
         injects: parameters of the action that are given something else than its input.
         writer: makes writes of what the action returned, edges not included; None: an update of the state.
         policies: None for a node that is simply called.
-        metadata: what its user says of it.
+        tags, metadata: what its user says of it.
     """
 
     name: str
@@ -107,6 +113,7 @@ class NodeSpec:
     injects: tuple[tuple[str, Injected], ...] = ()
     writer: Callable[[Any], list[tuple[str, Any]]] | None = None
     policies: Policies | None = None
+    tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -115,12 +122,14 @@ class Plan:
     """What compile() makes of a graph.
 
     Attributes:
-        nodes: by name, START first, then in the order in which they were added.
+        nodes: by name, in the order in which they were added; START first, where there is one: without it an
+            input is written to its channels directly.
         channels: empty prototypes, by name, which runs copy.
         triggered: which nodes a channel can start.
         state_keys: the channels that make up the state.
         input_keys: those that an input may write.
         output_keys: those that a result shows; a single name: the result is its bare value.
+        stream_keys: those that a stream and a thread at rest show; None: the output's, and all.
         accept: makes a mapping of keys of an input, or refuses it; None: the input is such a mapping.
         validators: state keys whose values are checked, and may be changed, when they are written.
         strict: whether an update that names an unknown key is an error.
@@ -132,6 +141,7 @@ class Plan:
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
         barriers: channels that change when a task that they triggered has run.
+        deferred: channels that change when nothing else is left to do.
         appended: reduced keys whose reducer changes nothing of the list it appends to.
         reduced: all keys with a reducer.
         initial: channels that have a value before anything is written.
@@ -150,10 +160,12 @@ class Plan:
     plain: frozenset[str]
     triggers: frozenset[str]
     barriers: frozenset[str]
+    deferred: frozenset[str]
     appended: frozenset[str]
     reduced: frozenset[str]
     initial: tuple[str, ...]
     signature: str
+    stream_keys: str | tuple[str, ...] | None = None
     accept: Callable[[Any], Mapping[str, Any]] | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
@@ -162,6 +174,49 @@ class Plan:
     context: Callable[[Any], Any] | None = None
     json_schema: Callable[[Described], dict[str, Any] | None] | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+_REDUCERS = (BinaryOperatorAggregate, DeltaChannel)
+
+
+class ChannelSets(TypedDict):
+    """What of a Plan follows from its channels."""
+
+    untracked: frozenset[str]
+    plain: frozenset[str]
+    barriers: frozenset[str]
+    deferred: frozenset[str]
+    appended: frozenset[str]
+    reduced: frozenset[str]
+    initial: tuple[str, ...]
+    defaulted: tuple[str, ...]
+
+
+def sort_channels(channels: Mapping[str, BaseChannel[Any, Any]], state_keys: frozenset[str]) -> ChannelSets:
+    """Which channels are of which kind, for `state_keys` that are among them."""
+    state = {key: channels[key] for key in channels if key in state_keys}
+    return ChannelSets(
+        untracked=frozenset(key for key, channel in state.items() if isinstance(channel, UntrackedValue)),
+        plain=frozenset(key for key, channel in state.items() if type(channel) is LastValue),
+        barriers=frozenset(key for key, channel in channels.items() if _overrides(channel, "consume")),
+        deferred=frozenset(key for key, channel in channels.items() if _overrides(channel, "finish")),
+        appended=frozenset(key for key, channel in state.items() if _appends(channel)),
+        reduced=frozenset(key for key, channel in state.items() if isinstance(channel, _REDUCERS)),
+        initial=tuple(key for key, channel in channels.items() if channel.is_available()),
+        defaulted=tuple(key for key, channel in state.items() if _has_default(channel)),
+    )
+
+
+def _overrides(channel: BaseChannel[Any, Any], method: str) -> bool:
+    return getattr(type(channel), method) is not getattr(BaseChannel, method)
+
+
+def _has_default(channel: BaseChannel[Any, Any]) -> bool:
+    return isinstance(channel, BinaryOperatorAggregate) and channel.default is not None
+
+
+def _appends(channel: BaseChannel[Any, Any]) -> bool:
+    return isinstance(channel, BinaryOperatorAggregate) and channel.operator is operator.add
 
 
 def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
@@ -174,8 +229,12 @@ def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
 
 
 def sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel[Any, Any]]) -> str:
-    """A short text that two graphs share only if they have the same nodes and channels."""
+    """A short text that two graphs share only if they have the same nodes and channels.
+
+    Whether a node is deferred makes no difference, as it makes none to what a thread has stored.
+    """
     digest = blake2b(digest_size=8)
-    for name in (*sorted(nodes), "", *(f"{key}={type(channels[key]).__name__}" for key in sorted(channels))):
+    kinds = (key if is_trigger(key) else f"{key}={type(channels[key]).__name__}" for key in sorted(channels))
+    for name in (*sorted(nodes), "", *kinds):
         digest.update(name.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()

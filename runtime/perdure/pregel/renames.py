@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from perdure.channels.named_barrier_value import arrived
 from perdure.checkpoint.base import CheckpointTuple, PendingWrite
 from perdure.constants import TASKS, branch_channel, is_trigger
 from perdure.data import Send
@@ -101,9 +102,10 @@ def _value(plan: Plan, name: str, value: Any) -> Any:
     """A channel's stored value: Sends to nodes, and the names that a join has seen."""
     if name == TASKS:
         return [_send(plan, send) for send in value]
-    if name.startswith(_JOIN) and isinstance(value, list):
-        return [plan.renamed.get(start, start) for start in value]
-    return value
+    if not name.startswith(_JOIN):
+        return value
+    names = [plan.renamed.get(start, start) for start in arrived(value)]
+    return {**value, "names": names} if isinstance(value, dict) else names
 
 
 def _send(plan: Plan, send: Send) -> Send:

@@ -94,9 +94,10 @@ def _is_waiting(task: Task) -> bool:
 
 
 def _values(plan: Plan, state: ThreadState) -> Any:
-    if plan.bare:
-        return shallow_copy(state.value(ROOT, None))
-    return state.select(key for key in plan.channels if key in plan.state_keys)
+    keys = ROOT if plan.bare else plan.stream_keys
+    if isinstance(keys, str):
+        return shallow_copy(state.value(keys, None))
+    return state.select(keys or (key for key in plan.channels if key in plan.state_keys))
 
 
 def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel, is_container, shallow_copy
+from perdure.channels.last_value_after_finish import released
 from perdure.checkpoint.base import Checkpoint
 from perdure.constants import MISSING
 from perdure.errors import InvalidPayloadError
@@ -81,7 +82,7 @@ class ThreadState:
                     "the saver."
                 )
             if name in plan.channels:
-                state.restore(name, values[name])
+                state.restore(name, values[name] if name in plan.deferred else released(values[name]))
         state.versions = dict(checkpoint["channel_versions"])
         state.seen = {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()}
         known = (state.versions, *state.seen.values())
@@ -145,7 +146,17 @@ class ThreadState:
 
     def consume(self, name: str) -> bool:
         """Tell a barrier that the task it triggered has run; returns whether it changed."""
-        return self._own(name).consume()
+        changed = self._own(name).consume()
+        if changed:
+            self._refresh(name)
+        return changed
+
+    def finish(self, name: str) -> bool:
+        """Tell a channel that waits for it that nothing is left to do; returns whether it changed."""
+        changed = self._own(name).finish()
+        if changed:
+            self._refresh(name)
+        return changed
 
     def clear(self, name: str) -> None:
         """Tell a transient channel that nothing was written to it."""

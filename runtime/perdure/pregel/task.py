@@ -192,7 +192,7 @@ class Task:
             configurable={**settings.configurable, "checkpoint_ns": self.namespace},
             recursion_limit=settings.recursion_limit,
             max_concurrency=settings.max_concurrency,
-            tags=list(settings.tags),
+            tags=list(dict.fromkeys((*settings.tags, *self.spec.tags))),
             metadata={
                 **settings.metadata,
                 **task_metadata(

@@ -2,7 +2,7 @@
 
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Optional, get_args
 
@@ -14,9 +14,12 @@ from perdure.channels import (
     AnyValue,
     BaseChannel,
     BinaryOperatorAggregate,
+    DeltaChannel,
     EphemeralValue,
     LastValue,
+    LastValueAfterFinish,
     NamedBarrierValue,
+    NamedBarrierValueAfterFinish,
     Topic,
     UntrackedValue,
 )
@@ -38,8 +41,17 @@ class Kind:
         return self.name
 
 
+def joined(state: list[int], writes: Sequence[list[int]]) -> list[int]:
+    return [*state, *(item for write in writes for item in write)]
+
+
+def latest(state: int | None, writes: Sequence[int]) -> int:
+    return writes[-1]
+
+
 ONE = st.lists(st.integers() | st.none(), max_size=1)
 ITEMS = st.lists(st.integers() | st.lists(st.integers(), max_size=2), max_size=3)
+SEEN = st.lists(st.sampled_from(sorted(NAMES)), max_size=3)
 LISTS = st.lists(st.lists(st.integers(), max_size=2), max_size=3)
 
 KINDS = [
@@ -53,15 +65,15 @@ KINDS = [
     Kind("Topic accumulating", lambda: Topic(int, True, key="k"), ITEMS),
     Kind("BinaryOperatorAggregate", lambda: BinaryOperatorAggregate(list, operator.add, key="k"), LISTS),
     Kind("BinaryOperatorAggregate empty", lambda: BinaryOperatorAggregate(None, operator.add, key="k")),
-    Kind(
-        "NamedBarrierValue",
-        lambda: NamedBarrierValue(str, NAMES, key="k"),
-        st.lists(st.sampled_from(sorted(NAMES)), max_size=3),
-    ),
+    Kind("DeltaChannel", lambda: DeltaChannel(joined, list, key="k"), LISTS),
+    Kind("DeltaChannel empty", lambda: DeltaChannel(latest, Any, key="k")),
+    Kind("NamedBarrierValue", lambda: NamedBarrierValue(str, NAMES, key="k"), SEEN),
+    Kind("LastValueAfterFinish", lambda: LastValueAfterFinish(int, key="k")),
+    Kind("NamedBarrierValueAfterFinish", lambda: NamedBarrierValueAfterFinish(str, NAMES, key="k"), SEEN),
 ]
 
 STORED = [kind for kind in KINDS if not kind.name.startswith("UntrackedValue")]
-STARTS_EMPTY = [kind for kind in KINDS if kind.name != "BinaryOperatorAggregate"]
+STARTS_EMPTY = [kind for kind in KINDS if kind.name not in ("BinaryOperatorAggregate", "DeltaChannel")]
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 every_stored_kind = pytest.mark.parametrize("kind", STORED, ids=str)
@@ -78,6 +90,8 @@ def after(kind: Kind, data: st.DataObject) -> BaseChannel[Any, Any]:
     channel = kind.build()
     for batch in data.draw(st.lists(kind.batch, max_size=4)):
         channel.update(batch)
+        if data.draw(st.booleans()):
+            channel.finish()
     return channel
 
 
@@ -151,9 +165,19 @@ def test_a_stored_value_is_not_changed_by_later_updates(kind: Kind, data: st.Dat
     before = repr(stored)
 
     channel.update(data.draw(kind.batch))
+    channel.finish()
     channel.consume()
 
     assert repr(stored) == before
+
+
+@every_kind
+@given(data=st.data())
+def test_finish_and_consume_say_whether_they_changed_anything(kind: Kind, data: st.DataObject) -> None:
+    channel = after(kind, data)
+    for change in data.draw(st.permutations([channel.finish, channel.consume])):
+        before = seen(channel)
+        assert change() is (seen(channel) != before)
 
 
 @every_kind
@@ -165,11 +189,13 @@ def test_a_copy_and_its_original_do_not_see_each_others_updates(kind: Kind, data
     assert seen(copied) == before
 
     copied.update(data.draw(kind.batch))
+    copied.finish()
     copied.consume()
     assert seen(original) == before
 
     changed = seen(copied)
     original.update(data.draw(kind.batch))
+    original.finish()
     original.consume()
     assert seen(copied) == changed
 

@@ -96,7 +96,7 @@ async def test_what_a_reader_does_to_an_event_changes_nothing() -> None:
 
 
 async def test_a_thread_at_rest_shows_the_bare_value() -> None:
-    graph = Pregel(words(["b"]).plan, checkpointer=InMemorySaver())
+    graph = Pregel.from_plan(words(["b"]).plan, checkpointer=InMemorySaver())
 
     assert (await graph.aget_state(thread())).values is None
     assert await graph.ainvoke(["a"], thread()) == ["a", "b"]

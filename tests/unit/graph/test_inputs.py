@@ -24,7 +24,7 @@ from tests.unit.pregel.test_crashes import Scene
 
 async def test_an_input_is_validated_before_anything_is_stored() -> None:
     saver = InMemorySaver()
-    compiled = Pregel(graph().plan, checkpointer=saver)
+    compiled = Pregel.from_plan(graph().plan, checkpointer=saver)
     with pytest.raises(ValidationError, match=r"for State\ncount") as refused:
         await compiled.ainvoke({"count": "x"}, thread())
 
@@ -54,7 +54,7 @@ async def test_model_validators_run_on_an_input_and_on_reads() -> None:
 
 
 async def test_an_input_to_a_thread_may_leave_out_what_the_thread_has() -> None:
-    compiled = Pregel(graph(schema=Range).plan, checkpointer=InMemorySaver())
+    compiled = Pregel.from_plan(graph(schema=Range).plan, checkpointer=InMemorySaver())
     await compiled.ainvoke({"low": 0, "high": 9}, thread())
 
     assert await compiled.ainvoke({"low": "5"}, thread()) == {"low": 5, "high": 9}
@@ -72,7 +72,7 @@ async def test_a_field_that_nobody_has_written_is_missed_by_who_reads_it() -> No
 
 
 async def test_a_state_that_no_node_could_read_can_be_looked_at() -> None:
-    compiled = Pregel(graph(schema=Range).plan, checkpointer=InMemorySaver())
+    compiled = Pregel.from_plan(graph(schema=Range).plan, checkpointer=InMemorySaver())
     with pytest.raises(ValidationError):
         await compiled.ainvoke({"low": 0}, thread())
 
@@ -81,7 +81,7 @@ async def test_a_state_that_no_node_could_read_can_be_looked_at() -> None:
 
 
 async def test_what_led_to_a_state_that_no_node_could_read_is_kept() -> None:
-    compiled = Pregel(graph({"low": 5}, schema=Range).plan, checkpointer=InMemorySaver())
+    compiled = Pregel.from_plan(graph({"low": 5}, schema=Range).plan, checkpointer=InMemorySaver())
     with pytest.raises(ValidationError, match="low is above high"):
         await compiled.ainvoke({"low": 0, "high": 1}, thread())
     with pytest.raises(ValidationError, match="low is above high"):
@@ -203,10 +203,10 @@ async def test_an_input_that_was_accepted_is_not_validated_again_after_a_crash(d
             return value + 1
 
     scene, gate = Scene(), Gate({})
-    dying = Pregel(graph(gate, schema=Counts).plan, checkpointer=scene.saver, clock=scene.clock)
+    dying = Pregel.from_plan(graph(gate, schema=Counts).plan, checkpointer=scene.saver, clock=scene.clock)
     run = asyncio.create_task(dying.ainvoke({"x": 1}, thread(), durability=durability))
     await scene.kill(run, gate)
-    alive = Pregel(graph({}, schema=Counts).plan, checkpointer=scene.saver, clock=scene.clock)
+    alive = Pregel.from_plan(graph({}, schema=Counts).plan, checkpointer=scene.saver, clock=scene.clock)
 
     assert await alive.ainvoke(None, thread()) == {"x": 2}
 

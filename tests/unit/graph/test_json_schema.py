@@ -118,5 +118,5 @@ def test_a_context_of_another_type_is_refused() -> None:
 def test_a_plan_that_was_made_by_hand_describes_nothing() -> None:
     plan: Plan = dataclasses.replace(compiled(Data).plan, json_schema=None)
 
-    assert Pregel(plan).get_input_jsonschema() == {}
-    assert Pregel(plan).get_output_jsonschema() == {}
+    assert Pregel.from_plan(plan).get_input_jsonschema() == {}
+    assert Pregel.from_plan(plan).get_output_jsonschema() == {}

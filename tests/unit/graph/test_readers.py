@@ -79,7 +79,7 @@ async def test_runs_do_not_share_a_default() -> None:
 
 async def test_a_default_is_kept_with_the_thread() -> None:
     graph, _ = seeing(Data, returned={"items": [5]})
-    stored = Pregel(graph.plan, checkpointer=InMemorySaver())
+    stored = Pregel.from_plan(graph.plan, checkpointer=InMemorySaver())
 
     for expected in ([0, 5], [0, 5, 5], [0, 5, 5, 5]):
         assert (await stored.ainvoke({"x": 1}, thread()))["items"] == expected
@@ -151,14 +151,14 @@ async def test_an_object_that_has_nothing_of_the_state_is_warned_of() -> None:
     with pytest.warns(InvalidUpdateWarning, match="'a' returned a Response, which has no attribute named"):
         await graph.ainvoke({"x": 1})
 
-    strict = Pregel(dataclasses.replace(graph.plan, strict=True))
+    strict = Pregel.from_plan(dataclasses.replace(graph.plan, strict=True))
     with pytest.raises(InvalidUpdateError, match="Node 'a' returned a Response"):
         await strict.ainvoke({"x": 1})
 
 
 async def test_a_strict_graph_refuses_a_misspelt_key_with_the_nearest() -> None:
     graph, _ = seeing(Data, returned={"itmes": [1]})
-    strict = Pregel(dataclasses.replace(graph.plan, strict=True), checkpointer=InMemorySaver())
+    strict = Pregel.from_plan(dataclasses.replace(graph.plan, strict=True), checkpointer=InMemorySaver())
 
     with pytest.raises(
         InvalidUpdateError,
@@ -257,7 +257,7 @@ class AnyModel(BaseModel):
 @given(value=VALUES, schema=st.sampled_from([AnyDict, AnyData, AnyModel, object]))
 def test_a_value_is_stored_seen_and_returned_as_it_was_given(value: Any, schema: Any) -> None:
     graph, seen = seeing(schema)
-    stored = Pregel(graph.plan, checkpointer=InMemorySaver())
+    stored = Pregel.from_plan(graph.plan, checkpointer=InMemorySaver())
     whole = {object: value}.get(schema, {"x": value})
     assume(whole is not None)
 

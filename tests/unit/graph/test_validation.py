@@ -28,7 +28,7 @@ from tests.unit.pregel.graphs import thread
 async def test_what_validators_make_of_a_value_is_stored_seen_and_returned() -> None:
     seen: list[Any] = []
     compiled = graph({"name": "  ADA ", "count": "3"}, seen=seen)
-    stored = Pregel(compiled.plan, checkpointer=InMemorySaver())
+    stored = Pregel.from_plan(compiled.plan, checkpointer=InMemorySaver())
 
     result = await stored.ainvoke({}, thread())
 
@@ -226,7 +226,7 @@ async def test_a_derived_model_does_not_validate_again_what_the_model_it_is_deri
 
 
 async def test_a_model_in_the_state_is_refused_by_a_saver_that_cannot_store_it() -> None:
-    compiled = Pregel(graph({"item": {"a": 1}}).plan, checkpointer=InMemorySaver())
+    compiled = Pregel.from_plan(graph({"item": {"a": 1}}).plan, checkpointer=InMemorySaver())
 
     with pytest.raises(UnserializableValueError, match="item"):
         await compiled.ainvoke({}, thread())

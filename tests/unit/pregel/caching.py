@@ -81,4 +81,4 @@ def cached(
     specs = {
         key: replace(spec, policies=policies) if key in nodes else spec for key, spec in plan.nodes.items()
     }
-    return Pregel(replace(plan, nodes=specs), cache=cache, **more)
+    return Pregel.from_plan(replace(plan, nodes=specs), cache=cache, **more)

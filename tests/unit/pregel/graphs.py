@@ -150,7 +150,9 @@ def with_policies(
             injects=(("error", "error"),),
             policies=policies.get(name),
         )
-    return Pregel(replace(graph.plan, nodes=nodes), checkpointer=graph.checkpointer, clock=graph._clock)
+    return Pregel.from_plan(
+        replace(graph.plan, nodes=nodes), checkpointer=graph.checkpointer, clock=graph._clock
+    )
 
 
 async def settle(rounds: int = 40) -> None:

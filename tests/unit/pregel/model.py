@@ -1,25 +1,14 @@
-"""A model of supersteps, written from the description alone, and random graphs to hold the engine to it."""
+"""A model of supersteps, written from the description alone, and the shapes of the graphs that it knows."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from perdure.constants import START
-from perdure.data import Command, Send
-from perdure.graph.state import StateGraph
-
 FUEL = 9
 """Nodes branch and send only while the log is shorter; edges and joins lead forward, so all runs end."""
-
-
-class State(TypedDict, total=False):
-    log: Annotated[list[str], operator.add]
-    total: Annotated[int, operator.add]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +20,7 @@ class Shape:
         edges, joins: static edges, from lower to higher numbers.
         branches: where the conditional edge of a node leads while there is fuel.
         sends: where a node sends packets, as often as a number stands there.
+        deferred: nodes that wait until nothing else is left to do.
     """
 
     size: int
@@ -39,9 +29,10 @@ class Shape:
     joins: frozenset[tuple[tuple[int, ...], int]]
     branches: tuple[tuple[int, ...], ...]
     sends: tuple[tuple[int, ...], ...]
+    deferred: frozenset[int] = frozenset()
 
 
-def _name(number: int) -> str:
+def name_of(number: int) -> str:
     return f"n{number}"
 
 
@@ -61,6 +52,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         joins=draw(st.frozensets(join.filter(lambda j: max(j[0]) < j[1]), max_size=3)),
         branches=draw(every),
         sends=draw(every),
+        deferred=draw(st.just(frozenset[int]()) | st.frozensets(node, max_size=4)),
     )
 
 
@@ -85,10 +77,14 @@ def run_model(shape: Shape) -> tuple[list[str], list[list[Ran]]]:
     """The final log, and what ran in each superstep, in the order in which writes merge."""
     log: list[str] = []
     due, mail = set(shape.entries), list[tuple[int, int]]()
+    waiting = set[int]()
     arrived: dict[Any, set[int]] = {join: set() for join in shape.joins}
     supersteps = []
-    while due or mail:
-        ran = [Ran(number, None) for number in sorted(due, key=_name)]
+    while due or mail or waiting:
+        due, waiting = due - shape.deferred, waiting | due & shape.deferred
+        if not due and not mail:
+            due, waiting = waiting, set()
+        ran = [Ran(number, None) for number in sorted(due, key=name_of)]
         ran += [Ran(number, depth) for number, depth in mail]
         supersteps.append(ran)
         for starts, end in shape.joins:
@@ -110,41 +106,4 @@ def run_model(shape: Shape) -> tuple[list[str], list[list[Ran]]]:
 
 
 def entry(number: int, log: int, depth: int | None) -> str:
-    return f"{_name(number)} at {log}" if depth is None else f"{_name(number)} sent {depth}"
-
-
-# The same graph for the engine
-
-
-def build(shape: Shape, began: Callable[[str], None] = lambda entry: None) -> StateGraph:
-    """The graph; `began` hears of every body that starts."""
-    builder = StateGraph(State)
-    for number in range(shape.size):
-        builder.add_node(_name(number), _action(shape, number, began))
-        builder.add_conditional_edges(_name(number), _path(shape, number))
-    for number in shape.entries:
-        builder.add_edge(START, _name(number))
-    for start, end in shape.edges:
-        builder.add_edge(_name(start), _name(end))
-    for starts, end in shape.joins:
-        builder.add_edge([_name(start) for start in starts], _name(end))
-    return builder
-
-
-def _action(shape: Shape, number: int, began: Callable[[str], None]) -> Callable[[Any], Any]:
-    async def action(given: Any) -> Command:
-        depth = given.get("depth")
-        log = len(given["log"]) if depth is None else 0
-        own = entry(number, log, depth)
-        began(own)
-        sends = [Send(_name(to), {"depth": deep}) for to, deep in packets(shape, number, log, depth)]
-        return Command(update={"log": [own], "total": 1}, goto=sends)
-
-    return action
-
-
-def _path(shape: Shape, number: int) -> Callable[[Any], list[str]]:
-    def path(state: State) -> list[str]:
-        return [_name(to) for to in shape.branches[number]] if len(state["log"]) < FUEL else []
-
-    return path
+    return f"{name_of(number)} at {log}" if depth is None else f"{name_of(number)} sent {depth}"

@@ -12,6 +12,7 @@ from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import END
 from perdure.data import Command, Durability, Send
 from perdure.errors import GraphValidationError
+from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from tests.unit.pregel.graphs import Gate, Log, chain, fan, returns, thread
 from tests.unit.pregel.test_crashes import HOW, GoesOn, Scene
@@ -19,9 +20,9 @@ from tests.unit.pregel.test_crashes import HOW, GoesOn, Scene
 MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 
 
-def stopping(builder: Any, **where: Any) -> Pregel:
+def stopping(builder: StateGraph, **where: Any) -> Pregel:
     """The graph, with a saver, that stops there."""
-    return Pregel(builder.compile().plan, checkpointer=InMemorySaver(), **where)
+    return builder.compile(checkpointer=InMemorySaver(), **where)
 
 
 @MODES
@@ -114,7 +115,7 @@ async def test_the_stream_tells_of_the_stop() -> None:
 
 
 async def test_without_a_saver_the_run_just_stops() -> None:
-    graph = Pregel(chain(["a", "b"]).compile().plan, interrupt_before=["b"])
+    graph = chain(["a", "b"]).compile(interrupt_before=["b"])
 
     assert await graph.ainvoke({}) == {"log": ["a"]}
 
@@ -146,7 +147,7 @@ async def test_a_crash_behind_a_passed_breakpoint_does_not_raise_it_again(
 
 
 async def test_breakpoints_of_a_graph_below_a_node_are_refused() -> None:
-    child = Pregel(chain(["a"]).compile().plan, interrupt_before=["a"])
+    child = chain(["a"]).compile(interrupt_before=["a"])
 
     async def calls(state: Log) -> Any:
         return await child.ainvoke({})

@@ -98,7 +98,9 @@ async def test_packets_that_wait_are_not_replaced_by_those_of_a_command() -> Non
 
     builder = chain(["a"]).add_node("sent", sent)
     builder.add_conditional_edges("a", lambda state: [Send("sent", {"n": 1}), Send("sent", {"n": 2})])
-    graph = Pregel(builder.compile().plan, checkpointer=InMemorySaver(), interrupt_before=["sent"])
+    graph = Pregel.from_plan(
+        builder.compile().plan, checkpointer=InMemorySaver(), interrupt_before_nodes=["sent"]
+    )
     await graph.ainvoke({}, thread())
 
     output = await graph.ainvoke(Command(goto=Send("sent", {"n": 3})), thread())

@@ -257,7 +257,7 @@ async def test_the_note_of_an_input_that_cannot_be_built_names_the_task() -> Non
     graph = chain(["a"]).compile()
     nodes = {**graph.plan.nodes, "a": replace(graph.plan.nodes["a"], reader=Reader(build=build))}
     with pytest.raises(ValueError, match="no such state") as raised:
-        await Pregel(replace(graph.plan, nodes=nodes)).ainvoke({})
+        await Pregel.from_plan(replace(graph.plan, nodes=nodes)).ainvoke({})
 
     assert raised.value.__notes__ == ["Before task with name 'a' and path '~__pregel_pull, a'"]
 

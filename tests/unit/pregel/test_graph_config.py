@@ -375,7 +375,7 @@ def test_a_graph_tells_what_it_is_made_of() -> None:
     assert {type(channel).__mro__[1] for channel in graph.channels.values()} >= {BaseChannel}
     assert graph.input_channels == START
     assert graph.output_channels == ("log", "x", "y")
-    assert graph.stream_channels == ["log", "x", "y"]
+    assert graph.stream_channels == ("log", "x", "y")
     assert graph.trigger_to_nodes["branch:to:a"] == ("a",)
     assert graph.stream_mode == "updates"
     assert graph.get_name() == graph.name == "named"

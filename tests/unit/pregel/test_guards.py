@@ -88,7 +88,7 @@ def test_a_superstep_of_one_task_with_a_conditional_edge_takes_at_most_120_calls
 def test_a_superstep_of_one_task_with_a_saver_takes_a_bounded_number_of_calls(durability: Any) -> None:
     def run(length: int) -> int:
         graph = chained(length)
-        stored = Pregel(graph.plan, checkpointer=WatchedSaver())
+        stored = Pregel.from_plan(graph.plan, checkpointer=WatchedSaver())
         return calls(stored.ainvoke({"x": 0}, thread(), durability=durability))
 
     one, other = ((run(2 * length) - run(length)) / length for length in (20, 80))

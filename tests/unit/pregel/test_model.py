@@ -13,7 +13,8 @@ from perdure.checkpoint.base import Commit
 from perdure.data import Durability
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import thread
-from tests.unit.pregel.model import Shape, build, entry, run_model, shapes
+from tests.unit.pregel.model import Shape, entry, run_model, shapes
+from tests.unit.pregel.modelled import build
 from tests.unit.pregel.savers import WatchedSaver
 
 # Random graphs have every structure that compile() warns of.

@@ -35,7 +35,8 @@ from tests.unit.pregel.graphs import (
     thread,
     with_policies,
 )
-from tests.unit.pregel.model import Shape, build, run_model, shapes
+from tests.unit.pregel.model import Shape, run_model, shapes
+from tests.unit.pregel.modelled import build
 from tests.unit.pregel.savers import WatchedSaver
 
 DURABILITIES: list[Durability] = ["sync", "async", "exit"]
@@ -431,7 +432,7 @@ def called_otherwise(builder: StateGraph) -> StateGraph:
 
     other = StateGraph(builder.state_schema)
     for name, node in builder.nodes.items():
-        other.add_node(new(name), acting(node.action))
+        other.add_node(new(name), acting(node.action), defer=node.defer)
         for branch in builder.branches[name].values():
             other.add_conditional_edges(new(name), choosing(branch.path))
     for start, end in builder.edges:

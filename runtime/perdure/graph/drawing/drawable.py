@@ -27,8 +27,8 @@ class Drawable:
 
     plan: Plan
     outline: Outline
-    interrupt_before_nodes: Nodes = ()
-    interrupt_after_nodes: Nodes = ()
+    interrupt_before_nodes: Nodes
+    interrupt_after_nodes: Nodes
 
     def get_graph(
         self, config: RunnableConfig | Mapping[str, Any] | None = None, *, xray: bool | int = False

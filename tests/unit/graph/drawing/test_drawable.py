@@ -78,7 +78,7 @@ async def test_subgraphs_are_given_the_config() -> None:
 
 
 def test_a_subgraph_that_cannot_be_drawn_stays_the_node_that_it_is() -> None:
-    child = Pregel(nested(0).plan)
+    child = Pregel.from_plan(nested(0).plan)
     graph = compiled("p", [(START, "p"), ("p", "c")], subgraphs={"c": child})
 
     assert [*graph.get_graph(xray=True).nodes] == [START, "p", "c", "__end__"]
