@@ -42,7 +42,8 @@ def apply(
     raises, the values and versions are as they were, but for values that are never stored; without
     `undo` the state is of no more use.
 
-    Writes that no superstep made are not `real`: they clear nothing that they do not write to.
+    Writes that no superstep made are not `real`: they clear nothing that they do not write to, and
+    release nothing.
     """
     if len(tasks) == 1:
         ordered, preview = tasks, tasks[0].preview
@@ -54,7 +55,7 @@ def apply(
     try:
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
         updated = _write(state, grouped, None if preview is None else preview.channels, before)
-        if state.plan.deferred and not _starts_anything(state, updated):
+        if real and state.plan.deferred and not _starts_anything(state, updated):
             updated = list(dict.fromkeys(updated + _release(state, before)))
     except BaseException:
         for name, stored in reversed(before or ()):
@@ -70,6 +71,15 @@ def apply(
     state.counter += 1
     _set_versions(state, make_version(state.counter, checkpoint_id), changed)
     return Applied(changed, updated)
+
+
+def release(state: ThreadState, checkpoint_id: str) -> set[str]:
+    """Let the channels that wait for it know that nothing is left to do; returns those that changed."""
+    changed = set(_release(state, None))
+    if changed:
+        state.counter += 1
+        _set_versions(state, make_version(state.counter, checkpoint_id), changed)
+    return changed
 
 
 def _set_versions(state: ThreadState, version: str, changed: set[str]) -> None:

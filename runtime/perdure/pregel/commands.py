@@ -13,8 +13,9 @@ from perdure.checkpoint.base import PendingWrite
 from perdure.constants import INPUT, MISSING, PULL, TASKS
 from perdure.data import Command
 from perdure.errors import EmptyInputError, InvalidUpdateError, NoCheckpointerError
-from perdure.pregel.apply import apply
+from perdure.pregel.apply import apply, release
 from perdure.pregel.plan import Calling, NodeSpec, Plan
+from perdure.pregel.prepare import fired_anywhere
 from perdure.pregel.session import Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, Writes
@@ -97,4 +98,7 @@ def apply_commands(
         task.writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
     if not task.writes:
         return task, set()
-    return task, apply(state, [task], checkpoint_id, real=False).changed
+    changed = apply(state, [task], checkpoint_id, real=False).changed
+    if state.plan.deferred and TASKS not in state.transient and not fired_anywhere(state.plan, state):
+        changed |= release(state, checkpoint_id)
+    return task, changed

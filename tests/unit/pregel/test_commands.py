@@ -108,6 +108,21 @@ async def test_packets_that_wait_are_not_replaced_by_those_of_a_command() -> Non
     assert output["log"] == ["a", "sent 1", "sent 2", "sent 3"]
 
 
+@MODES
+async def test_a_deferred_node_that_a_command_goes_to_waits_for_what_was_left_to_do(
+    durability: Durability,
+) -> None:
+    broken = chain(["a"], {"a": fails(ValueError("not yet"))}).add_node("late", logs("late"), defer=True)
+    mended = chain(["a", "b"]).add_node("late", logs("late"), defer=True)
+    saver = InMemorySaver()
+    with pytest.raises(ValueError, match="not yet"):
+        await broken.compile(checkpointer=saver).ainvoke({}, thread(), durability=durability)
+    graph = mended.compile(checkpointer=saver)
+
+    assert await graph.ainvoke(Command(goto="late"), thread()) == {"log": ["a", "b", "late"]}
+    assert await graph.ainvoke(Command(goto="late"), thread()) == {"log": ["a", "b", "late", "late"]}
+
+
 async def test_commands_accumulate_until_the_thread_goes_on() -> None:
     broken = chain(["a"], {"a": fails(ValueError("no"))}).compile(checkpointer=(saver := InMemorySaver()))
     for number in (1, 2, 3):
