@@ -7,9 +7,9 @@ from contextvars import copy_context
 from typing import Any
 
 from perdure.clock import Clock
+from perdure.pregel.cancellation import race
 from perdure.pregel.failures import attach
 from perdure.pregel.handlers import acting
-from perdure.pregel.runner import race
 from perdure.pregel.task import Task
 
 

@@ -10,7 +10,7 @@ import anyio
 from perdure.checkpoint.base import Fence, LeasedSaver
 from perdure.clock import Clock
 from perdure.errors import StaleRunError
-from perdure.pregel.runner import Attendants, Service
+from perdure.pregel.cancellation import Attendants, Service
 from perdure.pregel.session import CommitLine, Superstep
 
 Result = TypeVar("Result")

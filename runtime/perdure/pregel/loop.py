@@ -14,6 +14,7 @@ from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.apply import apply
 from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.cached import node_cache
+from perdure.pregel.cancellation import clean_up
 from perdure.pregel.commit import Recorder
 from perdure.pregel.deadline import within
 from perdure.pregel.debug import Report
@@ -22,7 +23,7 @@ from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.handoff import ending_of
 from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.prepare import prepare
-from perdure.pregel.runner import clean_up, run_tasks
+from perdure.pregel.runner import run_tasks
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState

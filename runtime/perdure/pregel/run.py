@@ -33,13 +33,13 @@ from perdure.errors import (
     UnfencedSaverWarning,
     UnserializableValueError,
 )
+from perdure.pregel.cancellation import clean_up
 from perdure.pregel.commands import check_command, given, recorded
 from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
 from perdure.pregel.objects import mapping_of
 from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, start_with, stored_loop
-from perdure.pregel.runner import clean_up
 from perdure.pregel.session import CommitLine, Session, Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, running_task

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 from perdure.data import StreamMode, StreamWriter
 from perdure.errors import GraphValidationError
-from perdure.pregel.runner import outlast
+from perdure.pregel.cancellation import outlast
 
 STREAM_MODES: Final[tuple[StreamMode, ...]] = get_args(StreamMode)
 BUFFER_SIZE: Final = 64
