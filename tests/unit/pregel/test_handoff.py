@@ -71,8 +71,10 @@ async def test_a_command_for_the_parent_is_taken_there_as_if_the_node_had_return
 async def test_a_sync_node_that_runs_a_graph_passes_the_command_on() -> None:
     child = chain(["a"], {"a": returns(hand_off(update={"x": 1}))}).compile()
 
+    token = anyio.lowlevel.current_token()
+
     def call(state: Log) -> Any:
-        return anyio.from_thread.run(child.ainvoke, {})
+        return anyio.from_thread.run(child.ainvoke, {}, token=token)
 
     assert (await around(call).ainvoke({}))["x"] == 1
 

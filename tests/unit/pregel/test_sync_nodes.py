@@ -49,8 +49,10 @@ async def test_sync_nodes_that_each_run_a_graph_with_a_sync_node_do_not_wait_for
 
     child = chain(["inner"], {"inner": inner}).compile()
 
+    token = anyio.lowlevel.current_token()
+
     def outer(number: int) -> Any:
-        return anyio.from_thread.run(child.ainvoke, {})
+        return anyio.from_thread.run(child.ainvoke, {}, token=token)
 
     builder = chain(["a"], {"a": returns([Send("b", i) for i in range(100)])}).add_node("b", outer)
     with anyio.fail_after(30):
