@@ -52,7 +52,8 @@ class RunSettings:
 
 
 _DEFAULT = RunSettings()
-_ADDRESS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
+ADDRESS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
+"""The keys of `configurable` that say which thread, and where in it."""
 _KNOWN = RunnableConfig.__annotations__.keys()
 
 
@@ -106,12 +107,12 @@ def passed_on(config: Mapping[str, Any], surrounding: RunSettings, namespace: st
     """
     configurable = config.get("configurable") or {}
     own = {**surrounding.configurable, "checkpoint_ns": namespace}
-    if "checkpoint_ns" not in configurable or any(configurable.get(k) != own.get(k) for k in _ADDRESS):
+    if "checkpoint_ns" not in configurable or any(configurable.get(k) != own.get(k) for k in ADDRESS):
         return config
     metadata = config.get("metadata") or {}
     return {
         **{key: value for key, value in config.items() if key not in ("run_id", "run_name")},
-        "configurable": {key: value for key, value in configurable.items() if key not in _ADDRESS},
+        "configurable": {key: value for key, value in configurable.items() if key not in ADDRESS},
         "metadata": {key: value for key, value in metadata.items() if key not in _TASK_METADATA},
     }
 
@@ -146,7 +147,7 @@ def parse_config(
 
 
 def _inherited(above: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {} if _ADDRESS & own.keys() else above
+    return {} if ADDRESS & own.keys() else above
 
 
 def _at_least_one(config: Mapping[str, Any], name: str, default: Any) -> Any:

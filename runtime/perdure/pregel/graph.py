@@ -158,12 +158,15 @@ class Pregel(Frame):
 
         return stream(events, run)
 
-    async def acontinue(self, orphan: Orphan) -> Any:
+    async def acontinue(self, orphan: Orphan, *, context: Any = None) -> Any:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
+
+        Args:
+            context: what `ainvoke` would be given, which is not stored.
 
         Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
-        request = self._request(None, None, None, None, orphan.durability, None)
+        request = self._request(None, None, context, None, orphan.durability, None)
         return await run_graph(_continuing(request, orphan))
 
     async def _resumed(self, request: RunRequest) -> RunRequest:
@@ -312,8 +315,9 @@ class Pregel(Frame):
 def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:
     """The request as one to continue an orphan, as that was asked for."""
     configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
-    settings = parse_config({**orphan.config, "configurable": configurable})
-    stops = breakpoints(orphan.config.get("interrupt_before", ()), orphan.config.get("interrupt_after", ()))
+    recorded = dict(orphan.config)
+    stops = breakpoints(recorded.pop("interrupt_before", ()), recorded.pop("interrupt_after", ()))
+    settings = parse_config({**recorded, "configurable": configurable})
     return replace(
         request.with_settings(settings), orphan=orphan, durability=orphan.durability, breakpoints=stops
     )

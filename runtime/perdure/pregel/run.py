@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,8 +21,9 @@ from perdure.checkpoint.base import (
     LeasedSaver,
     RunEnd,
 )
+from perdure.checkpoint.serde.json import exact_json
 from perdure.clock import IdSource, LocalIds
-from perdure.config import RunSettings, require_thread
+from perdure.config import ADDRESS, RunSettings, require_thread
 from perdure.constants import START
 from perdure.data import Command
 from perdure.errors import (
@@ -224,10 +226,20 @@ def _recorded_config(request: RunRequest) -> dict[str, Any]:
     return {
         "interrupt_before": [] if stops is None else sorted(stops.before),
         "interrupt_after": [] if stops is None else sorted(stops.after),
-        "configurable": {"checkpoint_id": settings.checkpoint_id},
+        "configurable": {**_storable(settings.configurable), "checkpoint_id": settings.checkpoint_id},
         "recursion_limit": settings.recursion_limit,
         "max_concurrency": settings.max_concurrency,
         "metadata": dict(settings.metadata),
+        "tags": list(settings.tags),
+    }
+
+
+def _storable(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a config another process can be given: no addresses, and no objects of this one."""
+    return {
+        key: value
+        for key, value in configurable.items()
+        if key not in ADDRESS and (type(value) is str or exact_json(value) is not None)
     }
 
 

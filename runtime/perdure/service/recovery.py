@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +25,17 @@ class Recovered:
 
     thread_id: str
     run_id: str
-    output: dict[str, Any] | None = None
+    output: Any = None
     error: Exception | None = None
 
 
-async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10) -> list[Recovered]:
+async def recover(
+    graph: Pregel,
+    *,
+    context: Callable[[Orphan], Any] | None = None,
+    limit: int = 100,
+    max_concurrency: int = 10,
+) -> list[Recovered]:
     """Continue the runs of `graph` whose lease has run out, and wait until they end.
 
     The runs of a graph are those recorded under its name, `compile(name=...)`: give it one that
@@ -36,7 +43,11 @@ async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10)
     that had stored none starts from its recorded input. Runs that another process claims first are
     left to it. Orphans of several processes, and several recoverers at once, are fine.
 
+    What such a run was called with as `config` is recorded, but for objects that are not plain JSON in
+    its `configurable`.
+
     Args:
+        context: called for each run, makes the `context` that it goes on with, which is not stored.
         limit: find at most so many.
         max_concurrency: continue at most so many at the same time.
 
@@ -56,7 +67,7 @@ async def recover(graph: Pregel, *, limit: int = 100, max_concurrency: int = 10)
 
     async def work() -> None:
         for orphan in waiting:
-            outcome = await _continue(graph, orphan)
+            outcome = await _continue(graph, orphan, context)
             if outcome is not None:
                 recovered.append(outcome)
 
@@ -71,10 +82,12 @@ def _is_ours(graph: Pregel, orphan: Orphan) -> bool:
     return graph.name != DEFAULT_GRAPH_NAME or graph.plan.signature == orphan.signature
 
 
-async def _continue(graph: Pregel, orphan: Orphan) -> Recovered | None:
+async def _continue(
+    graph: Pregel, orphan: Orphan, context: Callable[[Orphan], Any] | None
+) -> Recovered | None:
     """Continue one run; None if another process was faster."""
     try:
-        output = await graph.acontinue(orphan)
+        output = await graph.acontinue(orphan, context=None if context is None else context(orphan))
     except OrphanTakenError:
         return None
     except Exception as error:  # it is the run's own, recorded with it, and must not stop the others

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from perdure.checkpoint.base import Commit, Orphan
+from perdure.config import RunnableConfig
+from perdure.constants import START
 from perdure.data import Durability
 from perdure.errors import MissingNodeError, ThreadBusyError
+from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
+from perdure.runtime import Runtime
 from perdure.service.recovery import recover
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Gate, Log, Runs, chain, fails, logs, thread
@@ -217,3 +221,32 @@ async def test_a_run_that_is_cancelled_during_its_last_commit_is_not_told_that_i
     assert getattr(cancelled.value, "__notes__", []) == []
     assert (await graph.aget_state(thread())).values["log"] == ["a"]
     assert await graph.ainvoke({}, thread()) == {"log": ["a", "a"]}
+
+
+@pytest.mark.parametrize("way", ["recover", "no input"])
+async def test_a_continued_run_is_called_as_it_was(way: str) -> None:
+    scene, gate, seen = Scene(), Gate(), list[Any]()
+
+    async def looks(state: Log, config: RunnableConfig, runtime: Runtime[Any]) -> Any:
+        said = config["configurable"]
+        seen.append({"user": said["user"], "tags": config["tags"], "context": runtime.context})
+        assert said.keys() == {"thread_id", "checkpoint_ns", "checkpoint_id", "user"}
+
+    def graph(first: Any) -> Pregel:
+        builder = StateGraph(Log).add_node("a", first).add_node("b", looks)
+        builder.add_edge(START, "a").add_edge("a", "b")
+        return builder.compile(checkpointer=scene.saver, name="mine", clock=scene.clock)
+
+    config = {
+        "configurable": {"thread_id": "t", "user": {"id": 7}, "client": object()},
+        "tags": ["mine"],
+    }
+    run = graph(gate).ainvoke({}, config, interrupt_before=["c"], context="c", durability="sync")
+    await scene.kill(asyncio.create_task(run), gate)
+    if way == "recover":
+        [recovered] = await recover(graph(logs("a")), context=lambda orphan: f"for {orphan.thread_id}")
+        assert recovered.output == {"log": ["a"]}
+    else:
+        assert await graph(logs("a")).ainvoke(None, thread(), context="for t") == {"log": ["a"]}
+
+    assert seen == [{"user": {"id": 7}, "tags": ["mine"], "context": "for t"}]
