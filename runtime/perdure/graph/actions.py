@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.hints import unwrapped
+from perdure.graph.hints import signature_of, unwrapped
 from perdure.graph.injection import INJECTED_NAMES
 from perdure.pregel.plan import Calling, Injected
 from perdure.pregel.runnables import is_runnable
@@ -54,7 +54,7 @@ def _check(what: str, function: Callable[..., Any], injects: tuple[tuple[str, In
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise NodeSignatureError(f"{what} is a generator; it must return one value, not yield several.")
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except ValueError:  # a builtin that does not tell; calling it will
         return
     try:
