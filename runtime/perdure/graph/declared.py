@@ -1,9 +1,9 @@
-"""What add_node is told: names, destinations, and older names for the same."""
+"""What add_node and add_edge are told: names, destinations, starts, and older names for the same."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
@@ -54,6 +54,11 @@ def labels_of(destinations: Mapping[str, str] | Sequence[str] | None) -> dict[st
             "name."
         )
     return dict(destinations) if isinstance(destinations, Mapping) else dict.fromkeys(destinations)
+
+
+def starts_of(starts: Iterable[str]) -> tuple[str, ...]:
+    """The nodes that a join waits for. A set has no order that the next process would share: it is sorted."""
+    return tuple(sorted(starts) if isinstance(starts, Set) else starts)
 
 
 def check_destinations(nodes: Mapping[str, StateNode]) -> None:
