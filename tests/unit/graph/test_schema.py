@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import re
 from typing import Annotated, Any, ClassVar, Generic, NotRequired, Required, TypedDict, TypeVar
@@ -382,3 +383,22 @@ def test_a_key_may_be_called_as_anything_else() -> None:
     odd = TypedDict("Odd", dict.fromkeys(names, int))  # type: ignore[misc]
 
     assert list(channels_of(odd)) == names
+
+
+async def reduces_later(left: Any, right: Any) -> Any: ...
+
+
+def yields(left: Any, right: Any) -> Any:
+    yield left
+
+
+class ReducesLater:
+    async def __call__(self, left: Any, right: Any) -> Any: ...
+
+
+@pytest.mark.parametrize("reducer", [reduces_later, yields, ReducesLater(), functools.partial(reduces_later)])
+def test_a_reducer_that_does_not_return_the_value_is_refused(reducer: Any) -> None:
+    schema = dataclasses.make_dataclass("Reduced", [("items", Annotated[list[int], reducer])])
+
+    with pytest.raises(NodeSignatureError, match=r"^The reducer of Reduced\.items is async or a generator"):
+        schema_of(schema)
