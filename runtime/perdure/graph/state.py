@@ -285,7 +285,7 @@ class StateGraph:
     def add_edge(self, start: str | Iterable[str], end: str) -> Self:
         """Run `end` after `start`; once after all of them, if `start` is a list of nodes."""
         self._warn_if_compiled("edge")
-        starts = start if isinstance(start, str) else starts_of(start)
+        starts = starts_of(start, end)
         check_edge(self, starts, end)
         if isinstance(starts, str):
             self.edges.add((starts, end))
