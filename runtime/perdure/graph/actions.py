@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final, get_origin
 
+from perdure.config import RunnableConfig
+from perdure.data import NodeError
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.hints import unwrapped
+from perdure.graph.hints import NO_HINT, first_parameter, hint_of, signature_of, unwrapped
 from perdure.graph.injection import INJECTED_NAMES
 from perdure.pregel.plan import Calling, Injected
 from perdure.pregel.runnables import is_runnable
+from perdure.runtime import Runtime
 
 
 def name_of(action: Any, default: str | None = None) -> str:
@@ -54,9 +57,10 @@ def _check(what: str, function: Callable[..., Any], injects: tuple[tuple[str, In
     if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise NodeSignatureError(f"{what} is a generator; it must return one value, not yield several.")
     try:
-        signature = inspect.signature(function)
+        signature = signature_of(function)
     except ValueError:  # a builtin that does not tell; calling it will
         return
+    _check_first(what, function, signature)
     try:
         signature.bind(object(), **dict.fromkeys(parameter for parameter, _ in injects))
     except TypeError as error:
@@ -65,3 +69,18 @@ def _check(what: str, function: Callable[..., Any], injects: tuple[tuple[str, In
             f"{what} has the signature {signature}, but is called with one argument, the state{beside}: "
             f"{error}. Beside the state it can ask, by name, for: {INJECTED_NAMES}."
         ) from None
+
+
+_BESIDE_THE_STATE: Final = (RunnableConfig, Runtime, NodeError)
+
+
+def _check_first(what: str, function: Callable[..., Any], signature: inspect.Signature) -> None:
+    """Refuse a function whose state would be made into what it can only be given beside the state."""
+    first = first_parameter(signature)
+    hint = NO_HINT if first is None else hint_of(function, first.name)
+    typ = get_origin(hint) or hint
+    if first is not None and typ in _BESIDE_THE_STATE:
+        raise NodeSignatureError(
+            f"{what} takes the state as its first parameter, but {first.name!r} is annotated as a "
+            f"{typ.__name__}. Put a parameter for the state before it."
+        )

@@ -1,9 +1,9 @@
-"""What add_node is told: names, destinations, and older names for the same."""
+"""What add_node and add_edge are told: names, destinations, starts, and older names for the same."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final
 
 from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
@@ -54,6 +54,24 @@ def labels_of(destinations: Mapping[str, str] | Sequence[str] | None) -> dict[st
             "name."
         )
     return dict(destinations) if isinstance(destinations, Mapping) else dict.fromkeys(destinations)
+
+
+def starts_of(start: str | Iterable[str], end: str) -> str | tuple[str, ...]:
+    """The node that an edge starts from, or those that a join waits for.
+
+    A set has no order that the next process would share: it is sorted.
+
+    Raises GraphValidationError for what cannot be the name of a node.
+    """
+    starts = start if isinstance(start, str) or not isinstance(start, Iterable) else tuple(start)
+    names = starts if isinstance(starts, tuple) else (starts,)
+    for name in (*names, end):
+        if not isinstance(name, str):
+            raise GraphValidationError(
+                f"An edge leads from the name of a node, or a list of names, to one name; got {name!r} in "
+                f"add_edge({start!r}, {end!r})."
+            )
+    return tuple(sorted(starts)) if isinstance(start, Set) else starts
 
 
 def check_destinations(nodes: Mapping[str, StateNode]) -> None:

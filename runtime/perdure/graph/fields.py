@@ -147,7 +147,7 @@ def _reducer(owner: str, key: str, metadata: tuple[Any, ...]) -> Callable[[Any, 
     candidates = [item for item in metadata if callable(item)]
     for item in reversed(candidates):
         if _takes_two(item):
-            return item  # type: ignore[no-any-return]
+            return _checked(owner, key, item)
     for item in candidates:
         # Markers may be callable too: what is a function, or stands where a reducer does, is none.
         if inspect.isroutine(item) or isinstance(item, partial) or item is metadata[-1]:
@@ -156,6 +156,16 @@ def _reducer(owner: str, key: str, metadata: tuple[Any, ...]) -> Callable[[Any, 
                 f"Got {inspect.signature(item)}"
             )
     return None
+
+
+def _checked(owner: str, key: str, reducer: Any) -> Callable[[Any, Any], Any]:
+    """The reducer, if what it returns is the value and not something to be awaited or iterated over."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_kind(called) for is_kind in kinds for called in (reducer, type(reducer).__call__)):
+        raise NodeSignatureError(
+            f"The reducer of {owner}.{key} is async or a generator; it must return the new value itself."
+        )
+    return reducer  # type: ignore[no-any-return]
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

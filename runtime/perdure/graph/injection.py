@@ -12,7 +12,7 @@ from typing import Any, Final, ForwardRef, Union, get_args, get_origin
 
 from perdure.data import StreamWriter
 from perdure.errors import PerdureWarning
-from perdure.graph.hints import NO_HINT, first_parameter, hint_of
+from perdure.graph.hints import NO_HINT, first_parameter, hint_of, signature_of
 from perdure.pregel.plan import Injected
 
 _ANNOTATED_AS: Final[dict[Injected, str | None]] = {
@@ -39,10 +39,10 @@ def injections_of(function: Callable[..., Any]) -> tuple[tuple[str, Injected], .
     annotated as something else, and is therefore not given.
     """
     try:
-        parameters = inspect.signature(function).parameters
+        signature = signature_of(function)
     except ValueError:  # a builtin that does not tell
         return ()
-    first = first_parameter(function)
+    first, parameters = first_parameter(signature), signature.parameters
     return tuple(
         (name, name)
         for name in _ANNOTATED_AS

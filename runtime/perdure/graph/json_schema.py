@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import CoreSchema
 
 from perdure.constants import ROOT
@@ -21,6 +21,9 @@ from perdure.pregel.plan import Described
 
 class _AnythingGoes(GenerateJsonSchema):
     """Describes what JSON has no word for, as a class of no special kind, as anything."""
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """A default that JSON cannot say is left out; that there is one shows: the key is not required."""
 
     def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonSchemaValue:
         return {}

@@ -83,11 +83,12 @@ def run_below(child: Pregel, keys: Collection[str]) -> Callable[[Any], Any]:
 
     Args:
         keys: those of the state around it. Of these the child is given what it takes as its input, and
-            returns what it has as its output.
+            returns what it has as its output; of a state that is one value, all of it.
     """
     taken = child.plan.input_keys
     output = child.plan.output_keys
-    returned = output if isinstance(output, str) else tuple(key for key in output if key in keys)
+    whole = isinstance(output, str) or ROOT in keys
+    returned = output if whole else tuple(key for key in output if key in keys)
 
     async def run(given: Any) -> Any:
         if isinstance(given, Mapping) and ROOT not in taken:

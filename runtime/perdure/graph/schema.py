@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from functools import partial
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
@@ -13,7 +13,7 @@ from pydantic import BaseModel, PydanticUserError, RootModel
 from pydantic.fields import FieldInfo
 
 from perdure.channels.base import BaseChannel
-from perdure.constants import ROOT
+from perdure.constants import RESERVED_NODE_NAMES, ROOT, is_trigger
 from perdure.errors import GraphValidationError
 from perdure.graph.fields import cell_of
 from perdure.managed import ManagedValue
@@ -51,9 +51,11 @@ def schema_of(declared: Any) -> Schema:
     a plain `T` keeps the last value.
     """
     kind = kind_of(declared)
+    fields = _fields(declared, kind)
+    if kind is not Kind.BARE:
+        _check_keys(declared, fields)
     cells = {
-        key: cell_of(name_of_schema(declared), key, hint, default)
-        for key, (hint, default) in _fields(declared, kind).items()
+        key: cell_of(name_of_schema(declared), key, hint, default) for key, (hint, default) in fields.items()
     }
     return Schema(
         kind=kind,
@@ -83,6 +85,19 @@ def is_typed_dict(declared: Any) -> bool:
 def name_of_schema(declared: Any) -> str:
     """A schema's name, for messages."""
     return getattr(get_origin(declared) or declared, "__name__", None) or repr(declared)
+
+
+_RESERVED_KEYS = (RESERVED_NODE_NAMES - {"configurable"}) | {ROOT}
+
+
+def _check_keys(declared: Any, keys: Iterable[str]) -> None:
+    """Refuse a key that a channel of the engine's, or a control write that it stores, would be taken for."""
+    for key in keys:
+        if key in _RESERVED_KEYS or is_trigger(key):
+            raise GraphValidationError(
+                f"{name_of_schema(declared)} declares the state key {key!r}, which is reserved: the engine "
+                "uses this name itself. Give the key another name."
+            )
 
 
 _Default = Callable[[], Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal, Self, TypeVar, get_origin
@@ -26,7 +26,7 @@ from perdure.graph.actions import name_of
 from perdure.graph.branches import Path, branch_of
 from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
 from perdure.graph.compile import plan_of
-from perdure.graph.declared import check_destinations, check_name, labels_of, renamed
+from perdure.graph.declared import check_destinations, check_name, labels_of, renamed, starts_of
 from perdure.graph.description import NodeDefaults, StateBranch, StateNode
 from perdure.graph.drawing import Drawable, outline_of
 from perdure.graph.fields import Cell
@@ -282,14 +282,15 @@ class StateGraph:
         """Begin where `path` says: a conditional edge from START."""
         return self.add_conditional_edges(START, path, path_map)
 
-    def add_edge(self, start: str | Sequence[str], end: str) -> Self:
+    def add_edge(self, start: str | Iterable[str], end: str) -> Self:
         """Run `end` after `start`; once after all of them, if `start` is a list of nodes."""
         self._warn_if_compiled("edge")
-        check_edge(self, start, end)
-        if isinstance(start, str):
-            self.edges.add((start, end))
+        starts = starts_of(start, end)
+        check_edge(self, starts, end)
+        if isinstance(starts, str):
+            self.edges.add((starts, end))
         else:
-            self.waiting_edges.add((tuple(start), end))
+            self.waiting_edges.add((starts, end))
         return self
 
     def add_conditional_edges(

@@ -22,7 +22,9 @@ from perdure.pregel.timeouts import timeout_policy
 def nearest(name: str, known: Any) -> str:
     """The end of a message about a name that is not known."""
     close = get_close_matches(name, [k for k in known if k != START], n=1)
-    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(sorted(set(known) - {START}))}."
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Known: {', '.join(sorted(set(known) - {START})) or 'none'}."
 
 
 def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:

@@ -118,13 +118,9 @@ def _update(plan: Plan, task: Task, pairs: Pairs, writes: Writes) -> None:
     validators = None if is_input else plan.validators or None  # an input was checked when it was accepted
     for key, value in pairs:
         if key not in keys:
-            _refuse_or_warn(
-                plan,
-                task,
-                str(key),
-                f"{_source(task)} wrote to {key!r}, which is not a key of the state",
-                nearest(str(key), plan.state_keys),
-            )
+            of = "input" if is_input else "state"
+            message = f"{_source(task)} wrote to {key!r}, which is not a key of the {of}"
+            _refuse_or_warn(plan, task, str(key), message, nearest(str(key), keys))
         elif validators is None:
             writes.append((key, value))
         else:

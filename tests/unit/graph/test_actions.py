@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from perdure.config import RunnableConfig
+from perdure.data import NodeError
 from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.graph.actions import calling_of, check_action, check_path, name_of
 from perdure.pregel.plan import Calling
+from perdure.runtime import Runtime
 
 
 async def coroutine(state: Any) -> None: ...
@@ -130,6 +133,22 @@ def test_what_cannot_be_called_with_the_state_alone_is_refused(action: Callable[
         check_action("n", action)
     with pytest.raises(NodeSignatureError, match="The conditional edge of 'n' has the signature"):
         check_path("n", action)
+
+
+def takes_a_config(config: RunnableConfig) -> None: ...
+
+
+def takes_a_runtime(first: Runtime[Any], state: Any = None) -> None: ...
+
+
+def takes_an_error(error: NodeError) -> None: ...
+
+
+@pytest.mark.parametrize("action", [takes_a_config, takes_a_runtime, takes_an_error])
+def test_what_is_given_beside_the_state_is_no_first_parameter(action: Callable[..., Any]) -> None:
+    message = r"^Node 'n' takes the state as its first .* as a (RunnableConfig|Runtime|NodeError)\. Put"
+    with pytest.raises(NodeSignatureError, match=message):
+        check_action("n", action)
 
 
 @pytest.mark.parametrize("action", [5, {"a": 1}, None])

@@ -184,3 +184,37 @@ async def test_a_conditional_entry_point_goes_where_its_path_says() -> None:
     )
 
     assert (await graph.ainvoke({"x": 2}))["log"] == ["b"]
+
+
+# add_edge
+
+
+@pytest.mark.parametrize(
+    "starts", [{"c", "a", "b"}, frozenset("abc"), dict.fromkeys("cab").keys(), ["a", "b", "c"], iter("abc")]
+)
+async def test_a_join_starts_from_whatever_holds_names_and_of_sets_in_the_same_order_everywhere(
+    starts: Any,
+) -> None:
+    graph = builder("a", "b", "c", "end").add_edge(starts, "end")
+    for name in "abc":
+        graph.add_edge(START, name)
+
+    assert graph.waiting_edges == {(("a", "b", "c"), "end")}
+    assert (await graph.compile().ainvoke({}))["log"] == ["a", "b", "c", "end"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wrong"),
+    [
+        ("a", ["b"], r"\['b'\]"),
+        ("a", None, "None"),
+        (None, "a", "None"),
+        (["a", 5], "b", "5"),
+        ({"a", None}, "b", "None"),
+        (reads_part, "a", "<function reads_part .*>"),
+    ],
+)
+def test_an_edge_between_what_are_no_names_is_refused(start: Any, end: Any, wrong: str) -> None:
+    message = rf"^An edge leads from the name of a node, .* to one name; got {wrong} in add_edge\("
+    with pytest.raises(GraphValidationError, match=message):
+        builder("a", "b").add_edge(start, end)

@@ -19,6 +19,7 @@ from perdure.graph.hints import (
     first_parameter,
     hint_of,
     input_schema_of,
+    signature_of,
 )
 
 if TYPE_CHECKING:
@@ -174,10 +175,97 @@ def test_a_hint_that_cannot_be_resolved_is_given_as_written_and_hides_no_other()
 
 
 def test_the_first_parameter_is_the_first_that_takes_a_position() -> None:
-    assert first_parameter(keyword_first) is None
-    first = first_parameter(functools.partial(second, 1))
+    assert first_parameter(signature_of(keyword_first)) is None
+    first = first_parameter(signature_of(functools.partial(second, 1)))
     assert first is not None
     assert first.name == "state"
+
+
+# Functions that wrap others
+
+
+def asking(state: Typed, extra: int, config: Any = None, *, store: Any = None) -> Command[Literal["a"]]:
+    return Command()
+
+
+def passing_on(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any: ...
+
+    return wrapper
+
+
+def filling(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(given: Any) -> Any: ...
+
+    return wrapper
+
+
+def filling_some(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(given: Any, *, flag: bool = True, **more: Any) -> Any: ...
+
+    return wrapper
+
+
+class Decorating:
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+
+
+class Decorated:
+    @passing_on
+    def __call__(self, state: Any, config: Any) -> None: ...
+
+    @passing_on
+    def passes_on(self, state: Any, config: Any) -> None: ...
+
+
+named_partial = functools.update_wrapper(functools.partial(asking, extra=1), asking)
+
+ASKED = ["state", "extra", "config", "store"]
+
+
+@pytest.mark.parametrize(
+    ("action", "names"),
+    [
+        (passing_on(asking), ASKED),
+        (passing_on(passing_on(asking)), ASKED),
+        (functools.cache(asking), ASKED),
+        (Decorating(asking), ASKED),
+        (filling(asking), ["given"]),
+        (passing_on(filling(asking)), ["given"]),
+        (functools.cache(filling(asking)), ["given"]),
+        (filling(passing_on(asking)), ["given"]),
+        (filling_some(asking), ["given", "flag", "extra", "config", "store", "more"]),
+        (functools.partial(passing_on(second), 1), ["state"]),
+        (functools.partial(passing_on(filling(asking))), ["given"]),
+        (Decorated(), ["state", "config"]),
+        (Decorated().passes_on, ["state", "config"]),
+        (named_partial, ["state", "extra", "config", "store"]),
+    ],
+)
+def test_a_function_is_called_as_it_says_itself_and_as_what_it_passes_everything_on_to(
+    action: Callable[..., Any], names: list[str]
+) -> None:
+    assert list(signature_of(action).parameters) == names
+
+
+def test_what_a_function_passes_on_by_name_it_may_fill_itself() -> None:
+    signature_of(filling_some(asking)).bind(object())
+    signature_of(named_partial).bind(object())
+
+
+@pytest.mark.parametrize(
+    "action",
+    [passing_on(asking), filling(asking), filling_some(asking), Decorating(asking), functools.cache(asking)],
+)
+def test_a_function_that_wraps_another_declares_what_the_other_does(action: Any) -> None:
+    assert input_schema_of(action) is Typed
+    assert destinations_of(action) == ("a",)
 
 
 def to_one(state: Any) -> Command[Literal["a"]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import warnings
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import pytest
@@ -120,3 +121,16 @@ def test_a_plan_that_was_made_by_hand_describes_nothing() -> None:
 
     assert Pregel.from_plan(plan).get_input_jsonschema() == {}
     assert Pregel.from_plan(plan).get_output_jsonschema() == {}
+
+
+def test_a_default_that_json_cannot_say_is_left_out_without_a_word() -> None:
+    @dataclasses.dataclass
+    class Calls:
+        call: Any = print
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        schema = compiled(Calls).get_input_jsonschema()
+
+    assert schema["properties"] == {"call": {"title": "Call"}}
+    assert "required" not in schema

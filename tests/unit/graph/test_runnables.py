@@ -288,6 +288,13 @@ async def test_a_graph_whose_state_is_one_value_is_given_it_whole_and_returns_it
     assert await graph.ainvoke(4) == 8
 
 
+async def test_what_a_graph_of_keys_returns_is_the_one_value_of_the_state_around_it() -> None:
+    child = StateGraph(Log).add_node("c", logs("c")).add_edge(START, "c").compile()
+    graph = StateGraph(dict).add_node("child", child).add_edge(START, "child").compile()
+
+    assert await graph.ainvoke({"x": 1, "other": 2}) == {"log": ["c"], "x": 1}
+
+
 def test_a_graph_below_keys_is_given_those_that_it_shares() -> None:
     builder = StateGraph(Log).add_node("child", inner()).add_edge(START, "child")
 

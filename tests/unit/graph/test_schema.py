@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
+import re
 from typing import Annotated, Any, ClassVar, Generic, NotRequired, Required, TypedDict, TypeVar
 
 import pytest
@@ -362,3 +364,41 @@ def test_an_annotation_that_cannot_be_found_is_named() -> None:
 
     with pytest.raises(GraphValidationError, match="annotations of State name 'Local'"):
         channels_of(State)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["__start__", "__root__", "__error__", "__no_writes__", "__pregel_tasks", "branch:to:a", "join:a+b:c"],
+)
+def test_a_key_that_the_engine_uses_itself_is_refused(key: str) -> None:
+    schema = TypedDict("Loud", {key: int})  # type: ignore[misc]
+    message = f"^Loud declares the state key {re.escape(repr(key))}, which is reserved"
+
+    with pytest.raises(GraphValidationError, match=message):
+        schema_of(schema)
+
+
+def test_a_key_may_be_called_as_anything_else() -> None:
+    names = ["configurable", "items", "get", "a key", "branch", "class", "messages"]
+    odd = TypedDict("Odd", dict.fromkeys(names, int))  # type: ignore[misc]
+
+    assert list(channels_of(odd)) == names
+
+
+async def reduces_later(left: Any, right: Any) -> Any: ...
+
+
+def yields(left: Any, right: Any) -> Any:
+    yield left
+
+
+class ReducesLater:
+    async def __call__(self, left: Any, right: Any) -> Any: ...
+
+
+@pytest.mark.parametrize("reducer", [reduces_later, yields, ReducesLater(), functools.partial(reduces_later)])
+def test_a_reducer_that_does_not_return_the_value_is_refused(reducer: Any) -> None:
+    schema = dataclasses.make_dataclass("Reduced", [("items", Annotated[list[int], reducer])])
+
+    with pytest.raises(NodeSignatureError, match=r"^The reducer of Reduced\.items is async or a generator"):
+        schema_of(schema)

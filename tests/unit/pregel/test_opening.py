@@ -257,7 +257,7 @@ async def test_a_finished_node_that_goes_on_to_one_that_is_gone_is_refused() -> 
             await renamed.ainvoke(None, thread())
 
 
-@pytest.mark.parametrize("key", ["branch", "join", "branch:", "join:"])
+@pytest.mark.parametrize("key", ["branch", "join", "branch:", "join+"])
 @pytest.mark.parametrize("value", ["main", ["main"], 3])
 async def test_a_state_key_that_is_gone_is_no_node_whatever_its_name(key: str, value: Any) -> None:
     saver = WatchedSaver()

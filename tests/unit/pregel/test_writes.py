@@ -98,6 +98,22 @@ async def test_an_input_key_that_does_not_exist_warns() -> None:
         await one(None, "input key").ainvoke({"lgo": []})
 
 
+async def test_an_input_key_that_only_the_state_has_warns_with_those_of_the_input() -> None:
+    class Narrow(TypedDict):
+        y: str
+
+    class Nothing(TypedDict): ...
+
+    for schema, known in ((Narrow, "y"), (Nothing, "none")):
+        builder = StateGraph(Log, input_schema=schema).add_node("a", logs("a")).add_edge(START, "a")
+        with pytest.warns(InvalidUpdateWarning) as warned:
+            await builder.compile(name=f"input of {known}").ainvoke({"x": 1})
+
+        assert str(warned[0].message) == (
+            f"The input wrote to 'x', which is not a key of the input; the write is dropped. Known: {known}."
+        )
+
+
 async def test_a_key_that_is_no_text_warns() -> None:
     with pytest.warns(InvalidUpdateWarning, match="Node 'a' wrote to 5,"):
         await one({5: 1}, "no text").ainvoke({})
