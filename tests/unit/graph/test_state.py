@@ -116,6 +116,14 @@ REFUSED_AT_ONCE: dict[str, tuple[Callable[[], StateGraph], str]] = {
         "Need to add_node `ghost` first",
     ),
     "a join of nothing": (lambda: builder("a").add_edge([], "a"), "An edge needs at least one node to start"),
+    "a dict as a schema": (
+        lambda: StateGraph({"x": int}),
+        "{'x': <class 'int'>} cannot be a schema: unhashable type: 'dict'. Declare a TypedDict",
+    ),
+    "a dict as a node's schema": (
+        lambda: StateGraph(State).add_node("a", node, input_schema={"x": int}),
+        "{'x': <class 'int'>} cannot be a schema",
+    ),
     "a node twice": (lambda: builder("a", "a"), "Node `a` already present."),
     "a node named START": (lambda: builder(START), "Node `__start__` is reserved."),
     "a node named END": (lambda: builder(END), "Node `__end__` is reserved."),
