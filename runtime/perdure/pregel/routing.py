@@ -34,17 +34,15 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
         return []
     name = target.node if isinstance(target, Send) else target
     if name == END:
-        raise InvalidUpdateError(
-            f"Cannot send a packet to the END node; {said_by} of {_called(source)} does."
-        )
+        raise InvalidUpdateError(f"Cannot send a packet to the END node; {said_by} of {called(source)} does.")
     if not isinstance(name, str):
         raise InvalidUpdateError(
-            f"{said_by} of {_called(source)} gave {target!r} as a destination: expected a node's name, "
+            f"{said_by} of {called(source)} gave {target!r} as a destination: expected a node's name, "
             "a Send, or END."
         )
     if name == START or name not in plan.nodes:
         raise InvalidUpdateError(
-            f"{said_by} of {_called(source)} goes to {name!r}, which is not a node."
+            f"{said_by} of {called(source)} goes to {name!r}, which is not a node."
             + nearest(name, plan.nodes)
         )
     if not isinstance(target, Send):
@@ -54,8 +52,9 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
     return [(TASKS, target)]
 
 
-def _called(source: str) -> str:
-    return "the input" if source == INPUT else repr(source)
+def called(source: str) -> str:
+    """A node as messages call it."""
+    return "the input" if source in (START, INPUT) else repr(source)
 
 
 def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
@@ -63,10 +62,10 @@ def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
     try:
         limits = timeout_policy(send.timeout)
     except (TypeError, ValueError) as error:
-        raise InvalidUpdateError(f"{said_by} of {_called(source)} sends to {send.node!r}: {error}") from error
+        raise InvalidUpdateError(f"{said_by} of {called(source)} sends to {send.node!r}: {error}") from error
     if limits is not None and plan.nodes[send.node].calling is Calling.THREAD:
         raise InvalidUpdateError(
-            f"{said_by} of {_called(source)} sends to {send.node!r} with a timeout, but that is a sync node, "
+            f"{said_by} of {called(source)} sends to {send.node!r} with a timeout, but that is a sync node, "
             "whose thread cannot be stopped. Make it async, or leave the timeout out."
         )
 
