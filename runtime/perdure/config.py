@@ -82,12 +82,21 @@ def merge_configs(bound: Mapping[str, Any] | None, explicit: Mapping[str, Any] |
 
 def _gathered(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """The config with what has no name of ours in its `configurable`."""
+    _require_mapping(config)
     gathered = dict(config or {})
     others = gathered.keys() - _KNOWN
     if others:
         configurable = {key: gathered.pop(key) for key in sorted(others)}
         gathered["configurable"] = {**configurable, **(gathered.get("configurable") or {})}
     return gathered
+
+
+def _require_mapping(config: Any) -> None:
+    if config is not None and not isinstance(config, Mapping):
+        raise TypeError(
+            f"A config is a mapping, not {config!r}: to name a thread, write "
+            '{"configurable": {"thread_id": "..."}}.'
+        )
 
 
 def _joined(first: Iterable[str] | None, second: Iterable[str] | None) -> list[str]:
@@ -127,6 +136,8 @@ def parse_config(
     if not config and surrounding is _DEFAULT:
         return _DEFAULT
     config = config or {}
+    if type(config) is not dict:
+        _require_mapping(config)
     if not config.keys() <= _KNOWN:
         config = _gathered(config)
     configurable = config.get("configurable") or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,6 +52,15 @@ def test_a_falsy_thread_id_is_a_thread_id(thread_id: object) -> None:
 def test_limits_that_are_not_whole_numbers_above_zero_are_refused(name: str, value: object) -> None:
     with pytest.raises(GraphValidationError, match=f"{name} must be at least 1.*{value!r}"):
         parse_config({name: value})
+
+
+@pytest.mark.parametrize("config", ["1", ["1"], 1])
+def test_a_config_that_is_no_mapping_is_refused_with_the_way_to_write_one(config: Any) -> None:
+    for use in (parse_config, partial(merge_configs, None)):
+        with pytest.raises(
+            TypeError, match=r'A config is a mapping, not .*write \{"configurable": \{"thread'
+        ):
+            use(config)
 
 
 def test_a_missing_thread_id_is_refused_with_the_way_to_give_one() -> None:

@@ -10,6 +10,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.constants import END, RESERVED_NODE_NAMES, START, join_channel
 from perdure.errors import GraphValidationError
 from perdure.graph.description import Description
+from perdure.pregel.routing import nearest
 
 EVERY_NODE = "*"
 """In place of a list of nodes to interrupt at: all of them."""
@@ -25,7 +26,9 @@ def check_graph(graph: Description) -> None:
 def _check_starts(graph: Description) -> None:
     sources = {start for start, _ in graph.edges} | graph.branches.keys()
     for source in sorted(sources - {START, *graph.nodes}):
-        raise GraphValidationError(f"Found edge starting at unknown node '{source}'")
+        raise GraphValidationError(
+            f"Found edge starting at unknown node '{source}'." + nearest(source, graph.nodes)
+        )
     if START not in sources:
         raise GraphValidationError(
             "Graph must have an entrypoint: add at least one edge from START to another node"
@@ -33,15 +36,19 @@ def _check_starts(graph: Description) -> None:
 
 
 def _check_ends(graph: Description) -> None:
-    for _, end in sorted(graph.edges | graph.waiting_edges, key=str):
+    for start, end in sorted(graph.edges | graph.waiting_edges, key=str):
         if end != END and end not in graph.nodes:
-            raise GraphValidationError(f"Found edge ending at unknown node `{end}`")
+            raise GraphValidationError(
+                f"Found edge ending at unknown node `{end}`, which {start!r} leads to."
+                + nearest(end, graph.nodes)
+            )
     for source, branches in graph.branches.items():
         for branch in branches.values():
             for target in (branch.ends or {}).values():
                 if target != END and target not in graph.nodes:
                     raise GraphValidationError(
-                        f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'"
+                        f"At '{source}' node, '{branch.name}' branch found unknown target '{target}'."
+                        + nearest(target, graph.nodes)
                     )
 
 
@@ -59,12 +66,15 @@ def _check_joins(graph: Description) -> None:
 
 def check_edge(graph: Description, start: str | Sequence[str], end: str) -> None:
     """Refuse an edge that can lead nowhere, whatever else is added to the graph."""
+    _check_end(start, end)
     if end == START:
         raise GraphValidationError("START cannot be an end node")
     if isinstance(start, str):
         if start == END:
             raise GraphValidationError("END cannot be a start node")
         return
+    if not isinstance(start, Sequence):
+        raise GraphValidationError(f"An edge starts at a node's name, or at a list of names; got {start!r}.")
     if not start:
         raise GraphValidationError(
             f"An edge needs at least one node to start from; that to {end!r} has none."
@@ -73,7 +83,19 @@ def check_edge(graph: Description, start: str | Sequence[str], end: str) -> None
         if name == END:
             raise GraphValidationError("END cannot be a start node")
         if name not in graph.nodes:
-            raise GraphValidationError(f"Need to add_node `{name}` first")
+            hint = ": a join waits for nodes, and START is none. Leave it out." if name == START else ""
+            raise GraphValidationError(f"Need to add_node `{name}` first{hint}")
+
+
+def _check_end(start: Any, end: Any) -> None:
+    """Refuse an end that is no name, such as a list of them or the function itself."""
+    if isinstance(end, str):
+        return
+    if isinstance(end, list | tuple | set | frozenset):
+        raise GraphValidationError(
+            f"An edge ends at one node; that from {start!r} ends at {end!r}. Call add_edge once for each."
+        )
+    raise GraphValidationError(f"An edge ends at a node's name; that from {start!r} ends at {end!r}.")
 
 
 def check_checkpointer(checkpointer: Any) -> None:

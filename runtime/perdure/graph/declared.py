@@ -82,4 +82,6 @@ def check_destinations(nodes: Mapping[str, StateNode]) -> None:
                 raise GraphValidationError(
                     f"Node {name!r} declares that it goes to {target!r}, which is not a node."
                     + nearest(target, nodes)
+                    + " Do not declare a node of a graph around this one: annotate `Command[str]`, or add "
+                    "the node with destinations=()."
                 )

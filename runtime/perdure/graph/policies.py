@@ -22,7 +22,8 @@ def retry_policies(what: str, given: Retry) -> tuple[RetryPolicy, ...] | None:
     """One policy or several as a tuple; an empty one asks for no retries, None leaves it open."""
     if given is None:
         return None
-    policies = (given,) if isinstance(given, RetryPolicy) else tuple(given)
+    one = isinstance(given, RetryPolicy) or not isinstance(given, Sequence)  # a policy is a tuple itself
+    policies: tuple[Any, ...] = (given,) if one else tuple(given)
     with _naming(f"The retry_policy of {what}"):
         for policy in policies:
             check_retry_policy(policy)

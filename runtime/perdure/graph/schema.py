@@ -64,6 +64,16 @@ def schema_of(declared: Any) -> Schema:
     )
 
 
+def check_schema(declared: Any) -> None:
+    """Refuse what cannot be told from other schemas, such as a dict of types."""
+    try:
+        hash(declared)
+    except TypeError as error:
+        raise GraphValidationError(
+            f"{declared!r} cannot be a schema: {error}. Declare a TypedDict, a dataclass or a pydantic model."
+        ) from None
+
+
 def kind_of(declared: Any) -> Kind:
     """What a node with this schema is given."""
     cls = get_origin(declared) or declared

@@ -32,7 +32,7 @@ from perdure.graph.drawing import Drawable, outline_of
 from perdure.graph.fields import Cell
 from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.graph.runnables import action_of
-from perdure.graph.schema import name_of_schema, schema_of
+from perdure.graph.schema import check_schema, name_of_schema, schema_of
 from perdure.graph.structure import structure_warnings
 from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
@@ -105,8 +105,8 @@ class StateGraph:
         self.defaults = NodeDefaults()
         self.schemas: dict[Any, dict[str, Cell]] = {}
         self.compiled = False
-        _warn_if_no_type(state_schema)
         self._register(state_schema)
+        _warn_if_no_type(state_schema)
         self._register(self.input_schema, managed=False)
         self._register(self.output_schema, managed=False)
 
@@ -116,6 +116,7 @@ class StateGraph:
         Args:
             managed: whether it may declare managed values.
         """
+        check_schema(schema)
         if schema in self.schemas:
             return
         declared = schema_of(schema)

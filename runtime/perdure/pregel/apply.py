@@ -11,6 +11,7 @@ from perdure.constants import MISSING, TASKS
 from perdure.ids import make_version
 from perdure.pregel.failures import add_note
 from perdure.pregel.plan import NodeSpec
+from perdure.pregel.routing import called
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task
 
@@ -54,7 +55,7 @@ def apply(
     before: list[tuple[str, Any]] | None = [] if undo else None
     try:
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
-        updated = _write(state, grouped, None if preview is None else preview.channels, before)
+        updated = _write(state, ordered, grouped, None if preview is None else preview.channels, before)
         if real and state.plan.deferred and not _starts_anything(state, updated):
             updated = list(dict.fromkeys(updated + _release(state, before)))
     except BaseException:
@@ -150,6 +151,7 @@ def _group(tasks: Sequence[Task]) -> dict[str, list[Any]]:
 
 def _write(
     state: ThreadState,
+    tasks: Sequence[Task],
     grouped: dict[str, list[Any]],
     preview: dict[str, BaseChannel[Any, Any]] | None,
     before: list[tuple[str, Any]] | None,
@@ -169,8 +171,14 @@ def _write(
             try:
                 changed = state.write(name, values)
             except Exception as error:
-                add_note(error, f"While merging {len(values)} write(s) to state key {name!r}")
+                add_note(error, f"While merging what {_writers(tasks, name)} wrote to state key {name!r}")
                 raise
             if changed:
                 updated.append(name)
     return updated
+
+
+def _writers(tasks: Sequence[Task], name: str) -> str:
+    """Who wrote to a channel, in the order of merging; a node that was sent to several times, once."""
+    writers = [task.name for task in tasks for written, _ in task.writes or () if written == name]
+    return ", ".join(map(called, dict.fromkeys(writers)))

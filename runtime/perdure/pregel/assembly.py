@@ -38,6 +38,12 @@ class Parts:
 
 def built(nodes: Mapping[str, PregelNode | NodeBuilder]) -> dict[str, PregelNode]:
     """The nodes, those that were still being described as they are now."""
+    for name, node in nodes.items():
+        if not isinstance(node, NodeBuilder | PregelNode):
+            raise GraphValidationError(
+                f"Node {name!r} is {node!r}; expected a NodeBuilder, such as "
+                "NodeBuilder().subscribe_only('channel').do(function)."
+            )
     return {name: node.build() if isinstance(node, NodeBuilder) else node for name, node in nodes.items()}
 
 
@@ -58,14 +64,18 @@ def check(parts: Parts) -> None:
     """Refuse parts that do not hang together. Raises GraphValidationError."""
     for name in parts.nodes:
         _check_node_name(name)
-    for name in parts.channels:
+    for name, channel in parts.channels.items():
         if name in RESERVED_NODE_NAMES - {START, END} or is_trigger(name):
             raise GraphValidationError(f"Channel {name!r} is reserved: the engine uses this name itself.")
+        if not isinstance(channel, BaseChannel):
+            raise GraphValidationError(
+                f"Channel {name!r} is {channel!r}; expected an instance, such as LastValue(str)."
+            )
     for name, node in parts.nodes.items():
         _check_node(parts, name, node)
     _check_input(parts)
-    for channel in (*names_of(parts.output_channels), *names_of(parts.stream_channels or ())):
-        _require_known(parts, channel, f"Output channel {channel!r}")
+    for shown in (*names_of(parts.output_channels), *names_of(parts.stream_channels or ())):
+        _require_known(parts, shown, f"Output channel {shown!r}")
     for name in parts.interrupt_nodes:
         if name not in parts.nodes:
             raise GraphValidationError(f"Node {name!r} not in nodes." + nearest(name, parts.nodes))

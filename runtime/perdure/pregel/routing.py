@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from perdure.channels.base import shallow_copy
-from perdure.constants import END, START, TASKS, branch_channel
+from perdure.constants import END, INPUT, START, TASKS, branch_channel
 from perdure.data import Send
 from perdure.errors import InvalidUpdateError
 from perdure.pregel.inject import injected
@@ -36,15 +36,16 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
         return []
     name = target.node if isinstance(target, Send) else target
     if name == END:
-        raise InvalidUpdateError(f"Cannot send a packet to the END node; {said_by} of {source!r} does.")
+        raise InvalidUpdateError(f"Cannot send a packet to the END node; {said_by} of {called(source)} does.")
     if not isinstance(name, str):
         raise InvalidUpdateError(
-            f"{said_by} of {source!r} gave {target!r} as a destination: expected a node's name, "
+            f"{said_by} of {called(source)} gave {target!r} as a destination: expected a node's name, "
             "a Send, or END."
         )
     if name == START or name not in plan.nodes:
         raise InvalidUpdateError(
-            f"{said_by} of {source!r} goes to {name!r}, which is not a node." + nearest(name, plan.nodes)
+            f"{said_by} of {called(source)} goes to {name!r}, which is not a node."
+            + nearest(name, plan.nodes)
         )
     if not isinstance(target, Send):
         return [(branch_channel(name), None)]
@@ -53,16 +54,21 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
     return [(TASKS, target)]
 
 
+def called(source: str) -> str:
+    """A node as messages call it."""
+    return "the input" if source in (START, INPUT) else repr(source)
+
+
 def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
     """Refuse a limit where it is set, rather than in the superstep that it is for."""
     try:
         limits = timeout_policy(send.timeout)
     except (TypeError, ValueError) as error:
-        raise InvalidUpdateError(f"{said_by} of {source!r} sends to {send.node!r}: {error}") from error
+        raise InvalidUpdateError(f"{said_by} of {called(source)} sends to {send.node!r}: {error}") from error
     if limits is not None and plan.nodes[send.node].calling is Calling.THREAD:
         raise InvalidUpdateError(
-            f"{said_by} of {source!r} sends to {send.node!r} with a timeout, but that is a sync node, whose "
-            "thread cannot be stopped. Make it async, or leave the timeout out."
+            f"{said_by} of {called(source)} sends to {send.node!r} with a timeout, but that is a sync node, "
+            "whose thread cannot be stopped. Make it async, or leave the timeout out."
         )
 
 

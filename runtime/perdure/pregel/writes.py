@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from perdure.channels.base import shallow_copy
-from perdure.constants import ROOT, START
+from perdure.constants import INPUT, ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
 from perdure.pregel.handoff import departing
@@ -104,6 +104,11 @@ def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
             f"Expected dict, got {shown}: the input of this graph is a mapping of its state's keys, "
             f"not {type(result).__name__}."
         )
+    if task.name == INPUT:
+        return InvalidUpdateError(
+            f"Expected dict, got {shown}: the update of a Command is a mapping of state keys, a list of "
+            f"pairs (key, value), or an object of an annotated class, not {type(result).__name__}."
+        )
     hint = " Did you forget `await`?" if isawaitable(result) else ""
     return InvalidUpdateError(
         f"Expected dict, got {shown} from node {task.name!r}: a node returns a mapping of state keys, an "
@@ -134,7 +139,8 @@ def _validated(plan: Plan, task: Task, key: str, value: Any) -> Any:
     try:
         return validate(value)
     except Exception as error:
-        error.add_note(f"While validating what node {task.name!r} wrote to state key {key!r}")
+        source = _source(task)
+        error.add_note(f"While validating what {source[0].lower()}{source[1:]} wrote to state key {key!r}")
         raise
 
 
@@ -143,7 +149,7 @@ _warned: set[tuple[str, str, str, str]] = set()
 
 
 def _source(task: Task) -> str:
-    return "The input" if task.name == START else f"Node {task.name!r}"
+    return "The input" if task.name in (START, INPUT) else f"Node {task.name!r}"
 
 
 def _refuse_or_warn(plan: Plan, task: Task, what: str, message: str, remedy: str = "") -> None:

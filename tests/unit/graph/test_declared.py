@@ -86,7 +86,9 @@ def test_destinations_are_those_that_are_given_or_else_those_of_the_annotation()
 def test_a_declared_destination_must_exist(destinations: Any) -> None:
     graph = StateGraph(Log).add_node("a", goes, destinations=destinations).add_edge(START, "a")
     with pytest.raises(
-        GraphValidationError, match=r"Node 'a' declares that it goes to '(b|gone)', which is not"
+        GraphValidationError,
+        match=r"Node 'a' declares that it goes to '(b|gone)', which is not a node\..* around this "
+        r"one: annotate `Command\[str\]`, or add the node with destinations=\(\)",
     ):
         graph.compile()
 

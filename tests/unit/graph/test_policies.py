@@ -34,7 +34,7 @@ def test_one_retry_policy_or_several_make_a_tuple(given: Any, made: Any) -> None
     assert retry_policies("node 'a'", given) == made
 
 
-@pytest.mark.parametrize("given", [[3], (ONCE, "x")])
+@pytest.mark.parametrize("given", [3, {"max_attempts": 3}, [3], (ONCE, "x")])
 def test_what_is_no_retry_policy_is_refused(given: Any) -> None:
     with pytest.raises(
         TypeError, match=r"The retry_policy of node 'a' .*: A retry policy is a RetryPolicy, not"

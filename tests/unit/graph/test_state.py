@@ -40,7 +40,7 @@ def to_unknown(state: State) -> Literal["a", "nowhere"]:
 REFUSED_BY_COMPILE: dict[str, tuple[Callable[[], StateGraph], str]] = {
     "edge from an unknown node": (
         lambda: builder("a").add_edge(START, "a").add_edge("ghost", "a"),
-        "Found edge starting at unknown node 'ghost'",
+        "Found edge starting at unknown node 'ghost'. Known: a.",
     ),
     "branch from an unknown node": (
         lambda: builder("a").add_edge(START, "a").add_conditional_edges("ghost", lambda s: "a"),
@@ -56,12 +56,12 @@ REFUSED_BY_COMPILE: dict[str, tuple[Callable[[], StateGraph], str]] = {
     ),
     "nothing at all": (builder, "Graph must have an entrypoint"),
     "edge to an unknown node": (
-        lambda: builder("a").add_edge(START, "a").add_edge("a", "ghost"),
-        "Found edge ending at unknown node `ghost`",
+        lambda: builder("host").add_edge(START, "host").add_edge("host", "ghost"),
+        "Found edge ending at unknown node `ghost`, which 'host' leads to. Did you mean 'host'?",
     ),
     "map to an unknown node": (
         lambda: builder("a").add_edge(START, "a").add_conditional_edges("a", lambda s: 1, {1: "ghost"}),
-        "At 'a' node, 'condition' branch found unknown target 'ghost'",
+        "At 'a' node, 'condition' branch found unknown target 'ghost'. Known: a.",
     ),
     "list with an unknown node": (
         lambda: builder("a").add_edge(START, "a").add_conditional_edges("a", lambda s: "b", ["a", "ghost"]),
@@ -91,7 +91,22 @@ REFUSED_AT_ONCE: dict[str, tuple[Callable[[], StateGraph], str]] = {
         lambda: builder("a", "b").add_edge(["a", "b"], START),
         "START cannot be an end node",
     ),
-    "a join from START": (lambda: builder("a").add_edge([START], "a"), "Need to add_node `__start__` first"),
+    "a join from START": (
+        lambda: builder("a").add_edge([START], "a"),
+        "Need to add_node `__start__` first: a join waits for nodes, and START is none. Leave it out.",
+    ),
+    "several ends": (
+        lambda: builder("a", "b").add_edge(START, ["a", "b"]),  # type: ignore[arg-type]
+        "An edge ends at one node; that from '__start__' ends at ['a', 'b']. Call add_edge once for each.",
+    ),
+    "a function as an end": (
+        lambda: builder().add_node(node).add_edge(START, node),  # type: ignore[arg-type]
+        "An edge ends at a node's name; that from '__start__' ends at <function node",
+    ),
+    "a function as a start": (
+        lambda: builder().add_node(node).add_edge(node, END),  # type: ignore[arg-type]
+        "An edge starts at a node's name, or at a list of names; got <function node",
+    ),
     "a join from an unknown node": (
         lambda: builder("a").add_edge(["a", "ghost"], "a"),
         "Need to add_node `ghost` first",
@@ -101,6 +116,14 @@ REFUSED_AT_ONCE: dict[str, tuple[Callable[[], StateGraph], str]] = {
         "Need to add_node `ghost` first",
     ),
     "a join of nothing": (lambda: builder("a").add_edge([], "a"), "An edge needs at least one node to start"),
+    "a dict as a schema": (
+        lambda: StateGraph({"x": int}),
+        "{'x': <class 'int'>} cannot be a schema: unhashable type: 'dict'. Declare a TypedDict",
+    ),
+    "a dict as a node's schema": (
+        lambda: StateGraph(State).add_node("a", node, input_schema={"x": int}),
+        "{'x': <class 'int'>} cannot be a schema",
+    ),
     "a node twice": (lambda: builder("a", "a"), "Node `a` already present."),
     "a node named START": (lambda: builder(START), "Node `__start__` is reserved."),
     "a node named END": (lambda: builder(END), "Node `__end__` is reserved."),

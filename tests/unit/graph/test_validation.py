@@ -57,6 +57,13 @@ async def test_an_invalid_update_fails_in_the_node_that_wrote_it(update: Any) ->
     assert seen == []
 
 
+async def test_an_invalid_update_of_a_command_given_as_the_input_is_said_to_be_the_inputs() -> None:
+    with pytest.raises(ValidationError) as refused:
+        await graph({}).ainvoke(Command(update={"count": "x"}, goto="n0"))
+
+    assert refused.value.__notes__ == ["While validating what the input wrote to state key 'count'"]
+
+
 async def test_a_valid_state_is_not_validated_again_when_it_is_read() -> None:
     calls: list[Any] = []
 

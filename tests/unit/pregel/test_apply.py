@@ -143,9 +143,11 @@ async def test_reducers_see_writes_by_node_name_then_sends_not_by_who_ended_firs
     assert result["log"] == [*sorted(names), *(f"s{i}" for i in range(11))]
 
 
-async def test_two_nodes_that_write_one_plain_key_are_refused_by_key() -> None:
-    with pytest.raises(InvalidUpdateError, match="'x'"):
+async def test_two_nodes_that_write_one_plain_key_are_refused_by_key_and_named() -> None:
+    with pytest.raises(InvalidUpdateError, match="'x'") as refused:
         await fan(["a", "b"], {"a": returns({"x": 1}), "b": returns({"x": 2})}).compile().ainvoke({})
+
+    assert refused.value.__notes__ == ["While merging what 'a', 'b' wrote to state key 'x'"]
 
 
 async def test_an_overwrite_replaces_what_a_reducer_made() -> None:
@@ -280,6 +282,15 @@ async def test_a_reducer_that_raises_fails_the_run_with_its_own_error(
         builder.add_conditional_edges("a", path)
     with pytest.raises(ZeroDivisionError, match="in the reducer"):
         await builder.compile().ainvoke({})
+
+
+@pytest.mark.parametrize("given", [{"bad": [1]}, Command(update={"bad": [1]}, goto="a")])
+async def test_a_reducer_that_raises_on_the_input_is_told_of_the_input(given: Any) -> None:
+    builder = StateGraph(Reduced).add_node("a", returns(None)).add_edge(START, "a")
+    with pytest.raises(ZeroDivisionError) as raised:
+        await builder.compile().ainvoke(given)
+
+    assert "While merging what the input wrote to state key 'bad'" in raised.value.__notes__
 
 
 @pytest.mark.parametrize("failing", ["n0", "n5", "n10"])

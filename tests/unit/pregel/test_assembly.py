@@ -51,6 +51,12 @@ def made(**changes: Any) -> Pregel:
         ({"nodes": {"a:b": node()}}, "':' is a reserved character"),
         ({"channels": {"x": LastValue(int), TASKS: Topic(int)}}, "Channel '__pregel_tasks' is reserved"),
         ({"channels": {"x": LastValue(int), "branch:to:n": LastValue(int)}}, "'branch:to:n' is reserved"),
+        ({"nodes": {"n": str}}, r"Node 'n' is <class 'str'>; expected a NodeBuilder, such as Node"),
+        (
+            {"channels": {"x": LastValue}},
+            r"Channel 'x' is <class .*; expected an instance, such as LastValue\(str",
+        ),
+        ({"channels": {"x": int}}, "Channel 'x' is <class 'int'>; expected an instance"),
         ({"nodes": {"n": NodeBuilder().read_from("x")}}, "Node 'n' subscribes to no channel"),
         (
             {"nodes": {"n": node().read_from("q")}},

@@ -245,17 +245,21 @@ async def test_a_resume_without_a_saver_is_refused() -> None:
 async def test_an_unknown_goto_is_refused_naming_the_nearest() -> None:
     said = await refusal(Command(goto="alpa"), InvalidUpdateError)
 
-    assert re.search("goes to 'alpa', which is not a node. Did you mean 'alpha'", said)
+    assert re.search(
+        "Command.goto of the input goes to 'alpa', which is not a node. Did you mean 'alpha'", said
+    )
 
 
 async def test_a_goto_that_is_no_destination_is_refused() -> None:
     said = await refusal(Command(goto=[3]), InvalidUpdateError)  # type: ignore[list-item]
 
-    assert "gave 3 as a destination: expected a node's name, a Send, or END" in said
+    assert "Command.goto of the input gave 3 as a destination: expected a node's name, a Send, or END" in said
 
 
 async def test_an_update_that_is_none_is_refused() -> None:
-    assert "Expected dict, got 3" in await refusal(Command(update=3), InvalidUpdateError)
+    said = await refusal(Command(update=3), InvalidUpdateError)
+
+    assert said.startswith("Expected dict, got 3: the update of a Command is a mapping of state keys")
 
 
 async def test_a_child_graph_takes_a_command() -> None:
@@ -272,5 +276,5 @@ async def test_a_child_graph_takes_a_command() -> None:
 async def test_a_key_that_the_state_does_not_have_is_warned_of() -> None:
     graph = chain(["a"], {"a": logs("a")}).compile(name="warned")
 
-    with pytest.warns(UserWarning, match="'lok', which is not a key of the state"):
+    with pytest.warns(UserWarning, match="The input wrote to 'lok', which is not a key of the state"):
         await graph.ainvoke(Command(update={"lok": 1}, goto="a"))
