@@ -61,15 +61,16 @@ def starts_of(start: str | Iterable[str], end: str) -> str | tuple[str, ...]:
 
     A set has no order that the next process would share: it is sorted.
 
-    Raises GraphValidationError for what cannot be the name of a node.
+    Raises GraphValidationError for what is no name among several.
     """
-    starts = start if isinstance(start, str) or not isinstance(start, Iterable) else tuple(start)
-    names = starts if isinstance(starts, tuple) else (starts,)
-    for name in (*names, end):
+    if isinstance(start, str) or not isinstance(start, Iterable):
+        return start
+    starts = tuple(start)
+    for name in starts:
         if not isinstance(name, str):
             raise GraphValidationError(
-                f"An edge leads from the name of a node, or a list of names, to one name; got {name!r} in "
-                f"add_edge({start!r}, {end!r})."
+                f"An edge starts at a node's name, or at a list of names; that to {end!r} has {name!r} among "
+                "them."
             )
     return tuple(sorted(starts)) if isinstance(start, Set) else starts
 

@@ -205,18 +205,8 @@ async def test_a_join_starts_from_whatever_holds_names_and_of_sets_in_the_same_o
     assert (await graph.compile().ainvoke({}))["log"] == ["a", "b", "c", "end"]
 
 
-@pytest.mark.parametrize(
-    ("start", "end", "wrong"),
-    [
-        ("a", ["b"], r"\['b'\]"),
-        ("a", None, "None"),
-        (None, "a", "None"),
-        (["a", 5], "b", "5"),
-        ({"a", None}, "b", "None"),
-        (reads_part, "a", "<function reads_part .*>"),
-    ],
-)
-def test_an_edge_between_what_are_no_names_is_refused(start: Any, end: Any, wrong: str) -> None:
-    message = rf"^An edge leads from the name of a node, .* to one name; got {wrong} in add_edge\("
+@pytest.mark.parametrize(("start", "wrong"), [(["a", 5], "5"), ({"a", None}, "None")])
+def test_a_join_of_what_are_no_names_is_refused(start: Any, wrong: str) -> None:
+    message = f"^An edge starts at a node's name, or at a list of names; that to 'b' has {wrong} among them"
     with pytest.raises(GraphValidationError, match=message):
-        builder("a", "b").add_edge(start, end)
+        builder("a", "b").add_edge(start, "b")
