@@ -10,6 +10,7 @@
     ├── calling it
     │   ├── MissingThreadError (ValueError)
     │   ├── NoCheckpointerError (RuntimeError)
+    │   ├── SyncCallError (RuntimeError)
     │   ├── EmptyInputError (ValueError)
     │   └── RecoveryRefusedError (RuntimeError)
     ├── running it
@@ -89,6 +90,10 @@ class MissingThreadError(PerdureError, ValueError):
 
 class NoCheckpointerError(PerdureError, RuntimeError):
     """Something was asked for that only a graph with a saver can do."""
+
+
+class SyncCallError(PerdureError, RuntimeError):
+    """A sync method was called where it cannot wait, or belongs to an event loop that has stopped."""
 
 
 class EmptyInputError(PerdureError, ValueError):

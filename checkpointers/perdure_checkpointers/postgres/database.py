@@ -20,6 +20,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 import perdure_migrations
 from perdure.errors import SchemaError
+from perdure.sync import running_loop
 from perdure_checkpointers.postgres import arrays
 from perdure_checkpointers.postgres.queries import Queries, Statement
 from perdure_checkpointers.postgres.translate import Place, check_address, is_lost, is_repeatable
@@ -119,6 +120,7 @@ class Database:
     Attributes:
         statement_seconds: how long an action may take, unless it says otherwise.
         connect_seconds: how long to wait for a new connection, or for one of the pool to become free.
+        home: the event loop on which it was used first; its connections live there.
     """
 
     def __init__(
@@ -136,6 +138,7 @@ class Database:
         self._most_at_hand = 0
         self._at_hand: list[Session] = []
         self._waiting = 0
+        self.home: Any = None
 
     async def open(self) -> None:
         """Open the pool; SaverUnavailableError, saying which host and why, if the server does not answer."""
@@ -173,6 +176,8 @@ class Database:
 
         With `shield` an action that has begun is not cancelled before its time is up.
         """
+        if self.home is None:
+            self.home = running_loop()
         for remaining in reversed(range(_TRIES)):
             try:
                 async with self.lent() as session:

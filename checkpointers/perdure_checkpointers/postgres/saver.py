@@ -133,6 +133,11 @@ class PostgresSaver(LeasedSaver):
             await saver._database.close()
 
     @property
+    def home(self) -> Any:
+        """The event loop that the connections live on."""
+        return self._database.home
+
+    @property
     def database(self) -> Database:
         """What the saver sends its statements through, for what works beside it."""
         return self._database

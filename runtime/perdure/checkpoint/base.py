@@ -256,6 +256,9 @@ class BaseCheckpointSaver(ABC):
 
     serde: SerializerProtocol
 
+    home: Any = None
+    """The event loop that the saver lives on, where calls that come from elsewhere are made; None: any."""
+
     stores_deltas: bool = False
     """Whether `acommit` takes BlobRows that are deltas, and readers get `delta_bases`."""
 

@@ -27,11 +27,6 @@ STOP_SECONDS: Final = 5.0
 """How long a node whose time is up may take to clean up before it is left alone."""
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of the caller."""
-    return asyncio.get_running_loop()
-
-
 class Children:
     """Plain asyncio tasks that live no longer than the `ended` that waits for them.
 

@@ -26,6 +26,7 @@ from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.stream import Events, stream
 from perdure.pregel.task import Task, running_task
 from perdure.pregel.timeouts import seconds
+from perdure.sync import sync_iterator_of, sync_of
 
 Config = RunnableConfig | Mapping[str, Any]
 
@@ -310,6 +311,16 @@ class Pregel(Frame):
                     f"Key {key!r} not in channels. Known: {', '.join(sorted(self.plan.state_keys))}."
                 )
         return chosen if isinstance(chosen, str) else tuple(chosen)
+
+    def home(self) -> Any:
+        """The event loop that sync calls are made on; None if any will do."""
+        return getattr(self.checkpointer, "home", None)
+
+    invoke = sync_of(ainvoke)
+    stream = sync_iterator_of(astream)
+    batch = sync_of(abatch)
+    get_state = sync_of(aget_state)
+    clear_cache = sync_of(aclear_cache)
 
 
 def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:

@@ -18,7 +18,8 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import RunVar
 
-from perdure.pregel.cancellation import CancelledError, running_loop
+from perdure.pregel.cancellation import CancelledError
+from perdure.sync import Home, home, running_loop
 
 logger = logging.getLogger("perdure")
 
@@ -48,6 +49,7 @@ async def in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
         await call.outcome
     except CancelledError:
         call.abandoned = True
+        call.home.close()
         if call.began:
             await _let_end(call)
         raise
@@ -91,17 +93,31 @@ class Call:
     """One call of a sync node.
 
     Attributes:
+        home: where the node's own sync calls are made.
         outcome: done when the call has ended, in whatever way.
         abandoned: whether nobody waits for it any more; if it has not begun, it does not.
     """
 
-    __slots__ = ("abandoned", "action", "argument", "began", "context", "ended", "error", "outcome", "result")
+    __slots__ = (
+        "abandoned",
+        "action",
+        "argument",
+        "began",
+        "context",
+        "ended",
+        "error",
+        "home",
+        "outcome",
+        "result",
+    )
 
     def __init__(self, action: Callable[[Any], Any], argument: Any) -> None:
         self.action = action
         self.argument = argument
+        self.home = Home()
         self.context = copy_context()
-        self.outcome = running_loop().create_future()
+        self.context.run(home.set, self.home)
+        self.outcome = self.home.loop.create_future()
         self.began = self.ended = self.abandoned = False
         self.result: Any = None
         self.error: BaseException | None = None

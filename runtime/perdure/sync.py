@@ -1,0 +1,228 @@
+"""The sync face: async methods called from threads that run no event loop.
+
+Such a call is made on a loop that runs elsewhere: below a sync node, on that of the node's run; with a saver
+that lives on a loop, there; else on one that this process keeps for it. What comes of the call crosses
+between the threads as a value, whatever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextvars import ContextVar, copy_context
+from typing import Any, Final, ParamSpec, TypeVar
+
+from perdure.errors import SyncCallError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 1.0
+"""How often a call that waits looks whether the loop that it is made on still runs."""
+
+_END: Final = object()
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of the caller."""
+    return asyncio.get_running_loop()
+
+
+class Home:
+    """The loop of the run that a sync node belongs to. What the node calls there ends with the node.
+
+    Attributes:
+        closed: whether the node was cancelled, so that nothing more may begin.
+    """
+
+    __slots__ = ("_calls", "closed", "loop")
+
+    def __init__(self) -> None:
+        self.loop = running_loop()
+        self.closed = False
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def hold(self, call: asyncio.Task[None]) -> None:
+        """A call was begun."""
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+
+    def close(self) -> None:
+        """Cancel what was begun, and let nothing begin."""
+        self.closed = True
+        for call in tuple(self._calls):
+            call.cancel()
+
+
+home: ContextVar[Home | None] = ContextVar("perdure_home", default=None)
+
+
+def sync_of(method: Callable[P, Awaitable[T]]) -> Callable[P, T]:
+    """The sync form of an async method, which is named like it without the leading "a".
+
+    Whose method it is says by `home()` which loop its calls have to be made on; None if any will do.
+    """
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return _call(functools.partial(method, *args, **kwargs), name, _home_of(args))
+
+    return _named(call, name)
+
+
+def sync_iterator_of(method: Callable[P, AsyncIterator[T]]) -> Callable[P, Iterator[T]]:
+    """The same, of a method that returns an async iterator. Leaving the iterator early closes the other."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        async def begin() -> AsyncIterator[T]:
+            return method(*args, **kwargs)
+
+        loop = _loop_for(name, _home_of(args))
+        return _items(_call(begin, name, loop), name, loop)
+
+    return _named(call, name)
+
+
+def _home_of(args: tuple[Any, ...]) -> Any:
+    return args[0].home()
+
+
+def _named(call: Callable[P, T], name: str) -> Callable[P, T]:
+    call.__name__ = name.removeprefix("a")
+    call.__qualname__ = call.__qualname__.rpartition(".")[0] + "." + call.__name__
+    call.__doc__ = f"What `{name}` does, for callers that run no event loop."
+    return call
+
+
+def _items(iterator: Any, name: str, loop: asyncio.AbstractEventLoop) -> Iterator[Any]:
+    async def following() -> Any:
+        return await anext(iterator, _END)
+
+    try:
+        while (item := _call(following, name, loop)) is not _END:
+            yield item
+    finally:
+        if _runs_here():  # collected as garbage, by a thread that must not wait
+            loop.call_soon_threadsafe(lambda: loop.create_task(iterator.aclose()))
+        else:
+            _call(iterator.aclose, name, loop)
+
+
+def _runs_here() -> bool:
+    try:
+        running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _loop_for(name: str, loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
+    """Where a call is made that belongs on `loop`; None: that may be made anywhere."""
+    sync_name = name.removeprefix("a")
+    if _runs_here():
+        raise SyncCallError(
+            f"`{sync_name}` was called where an event loop runs, which it would hold up: use `{name}` there."
+        )
+    below = home.get()
+    if below is not None:
+        return below.loop
+    return _portal.loop() if loop is None else loop
+
+
+def _call(make: Callable[[], Awaitable[T]], name: str, loop: asyncio.AbstractEventLoop | None) -> T:
+    """Make a call on the loop where it belongs, and wait for what comes of it."""
+    loop, below, sync_name = _loop_for(name, loop), home.get(), name.removeprefix("a")
+    outcome: Future[tuple[Any, BaseException | None]] = Future()
+    begun: list[asyncio.Task[None]] = []
+
+    async def run() -> None:
+        try:
+            outcome.set_result((await make(), None))
+        except BaseException as error:
+            outcome.set_result((None, error))
+
+    context = copy_context()
+
+    def begin() -> None:
+        if below is not None and below.closed:
+            outcome.set_result((None, asyncio.CancelledError()))
+            return
+        begun.append(loop.create_task(run(), context=context))
+        if below is not None:
+            below.hold(begun[0])
+
+    try:
+        loop.call_soon_threadsafe(begin)
+    except RuntimeError as error:
+        raise _gone(sync_name) from error
+    try:
+        value, raised = _result(outcome, loop, sync_name)
+    except BaseException:  # this thread was interrupted while it waited
+        loop.call_soon_threadsafe(lambda: [task.cancel() for task in begun])
+        raise
+    if raised is not None:
+        raise raised
+    return value  # type: ignore[no-any-return]
+
+
+def _result(outcome: Future[Any], loop: asyncio.AbstractEventLoop, name: str) -> Any:
+    while True:
+        try:
+            return outcome.result(LOOK_SECONDS)
+        except TimeoutError:
+            if not loop.is_running() and not outcome.done():
+                raise _gone(name) from None
+
+
+def _gone(name: str) -> SyncCallError:
+    return SyncCallError(
+        f"`{name}` belongs to an event loop that has stopped: that in which its saver was opened, or which "
+        "runs the node that called it. Open the saver where it is used for as long as it is."
+    )
+
+
+class _Portal:
+    """One event loop for the process, in a thread of its own; another one after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                started: Future[asyncio.AbstractEventLoop] = Future()
+                self._thread = threading.Thread(
+                    target=_serve, args=(started,), name="perdure sync face", daemon=True
+                )
+                self._thread.start()
+                self._loop = started.result()
+            return self._loop
+
+
+def _serve(started: Future[asyncio.AbstractEventLoop]) -> None:
+    async def serve() -> None:
+        started.set_result(running_loop())
+        await running_loop().create_future()
+
+    asyncio.run(serve())
+
+
+_portal = _Portal()
+
+
+def _forget() -> None:
+    global _portal  # noqa: PLW0603  # a forked process has the object, but not its thread
+    _portal = _Portal()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
