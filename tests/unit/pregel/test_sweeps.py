@@ -72,7 +72,7 @@ class World:
             self.on_body(self.bodies)
 
     async def until_it_dies(self, run: Awaitable[Any], nth: int, *, unheard: bool) -> bool:
-        """Let the process die while it sends its nth commit, which arrives all the same if it is `unheard`."""
+        """Let the process die while it sends its nth commit, which arrives nevertheless if `unheard`."""
         sent = len(self.saver.sent)
 
         async def before(commit: Commit) -> None:
@@ -304,7 +304,8 @@ async def test_a_run_that_stops_on_purpose_stops_where_it_would_whenever_it_is_k
 ) -> None:
     async def stretches(world: World, nth: int | None) -> list[Any]:
         """What each call returned until nothing is left to do, one of which is killed at a commit."""
-        graph, outputs = everything(world), []
+        outputs: list[Any] = []
+        graph = everything(world)
         left: tuple[str, ...] = ("plan",)
         while left:
             run = graph.ainvoke(None if outputs else {}, thread(), durability=durability, **stops)
@@ -337,7 +338,7 @@ async def test_a_stream_that_is_left_at_any_event_is_resumed_to_the_same_end(
         world = World()
         graph = everything(world)
         stream = graph.astream({}, thread(), stream_mode=mode, durability=durability)
-        taken = [event async for event, _ in azip(stream, nth)]
+        taken = [event async for event in first(stream, nth)]
         seen = await graph.aget_state(thread())
         world.began.clear()
         if len(taken) < nth:
@@ -349,16 +350,12 @@ async def test_a_stream_that_is_left_at_any_event_is_resumed_to_the_same_end(
     assert nth > 5
 
 
-async def azip(stream: AsyncIterator[Any], nth: int) -> AsyncIterator[tuple[Any, int]]:
-    """The first events of a stream, which is closed after them."""
+async def first(stream: AsyncIterator[Any], nth: int) -> AsyncIterator[Any]:
+    """The first events of a stream, which is left after them."""
     taken = 0
-    try:
-        while taken < nth:
-            try:
-                event = await anext(stream)
-            except StopAsyncIteration:
-                return
-            taken += 1
-            yield event, taken
-    finally:
-        await stream.aclose()  # type: ignore[attr-defined]
+    async for event in stream:
+        yield event
+        taken += 1
+        if taken == nth:
+            break
+    await stream.aclose()  # type: ignore[attr-defined]  # a generator's
