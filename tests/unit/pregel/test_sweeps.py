@@ -6,14 +6,17 @@ It ends as if nothing had happened, and no body runs again whose result was stor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from itertools import count
 from typing import Any
 
 import pytest
 
-from perdure.data import Durability, StreamMode
-from tests.unit.pregel.test_crashes import HOW, GoesOn
+from perdure.cache.memory import InMemoryCache
+from perdure.data import Command, Durability, Send, StreamMode
+from perdure.pregel.graph import Pregel
+from tests.unit.pregel.graphs import thread
+from tests.unit.pregel.test_crashes import GoesOn, by_no_input, by_recover
 from tests.unit.pregel.worlds import World, assert_told, everything
 
 MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
@@ -29,10 +32,11 @@ async def undisturbed(durability: Durability, options: Mapping[str, Any], given:
     return result, len(world.sent)
 
 
-@HOW
 @MODES
-@WIDTHS
-@pytest.mark.parametrize("unheard", [False, True], ids=["lost", "unheard"])
+@pytest.mark.parametrize(
+    ("goes_on", "width", "unheard"),
+    [(by_recover, None, False), (by_no_input, 1, False), (by_recover, 1, True), (by_no_input, None, True)],
+)
 async def test_a_run_that_is_killed_at_any_of_its_commits_ends_the_same(
     goes_on: GoesOn, durability: Durability, width: int | None, unheard: bool
 ) -> None:
@@ -56,7 +60,68 @@ async def test_a_run_that_is_killed_at_any_of_its_commits_ends_the_same(
 
 
 @MODES
+@pytest.mark.parametrize("failing", [2, 6, 14], ids=["early", "midway", "late"])
+async def test_a_command_whose_run_is_killed_at_any_of_its_commits_counts_once(
+    durability: Durability, failing: int
+) -> None:
+    command = Command(update={"log": ["told"], "x": 7}, goto=["elsewhere", Send("worker", {"x": 5})])
+
+    async def failed() -> tuple[World, Pregel]:
+        """A thread on which some things are left to do."""
+        world = World()
+        graph = everything(world)
+        world.on_body = raises_at(failing)
+        with pytest.raises(ArithmeticError):
+            await graph.ainvoke({}, world.config, durability=durability)
+        return world, graph
+
+    calm, graph = await failed()
+    before = len(calm.sent)
+    expected = await graph.ainvoke(command, calm.config, durability=durability)
+    assert expected["log"].count("told") == expected["log"].count("worker 5") == 1
+    for nth in range(1, len(calm.sent) - before + 1):
+        world, graph = await failed()
+        run = graph.ainvoke(command, world.config, durability=durability)
+        assert await world.until_it_dies(run, nth, unheard=False)
+
+        assert await by_recover(graph) == expected, nth
+        assert world.repeated == [], nth
+
+
+@MODES
 @WIDTHS
+async def test_a_run_with_a_warm_cache_that_is_killed_at_any_of_its_commits_ends_the_same(
+    durability: Durability, width: int | None
+) -> None:
+    nth, world = 0, World()
+    for nth in count(1):
+        world = World()
+        graph = everything(world, cache=InMemoryCache())
+        options: dict[str, Any] = {"max_concurrency": width}
+        expected = await graph.ainvoke({}, {**world.config, **options})
+        world.bodies = 0
+        world.config = thread("warm")
+        run = graph.ainvoke({}, {**world.config, **options}, durability=durability)
+        if not await world.until_it_dies(run, nth, unheard=False):
+            break
+
+        assert await by_recover(graph) == expected, nth
+        assert (world.repeated, world.bodies <= 4) == ([], True), nth
+    assert nth > 1
+    assert world.bodies == 2  # only the node that fails, and what handles it
+
+
+def raises_at(nth: int) -> Callable[[int], None]:
+    """For `on_body`: the nth body fails, once."""
+
+    def on_body(begun: int) -> None:
+        if begun == nth:
+            raise ArithmeticError("once")
+
+    return on_body
+
+
+@pytest.mark.parametrize(("durability", "width"), [("sync", None), ("async", 1), ("exit", None)])
 async def test_a_run_that_is_cancelled_in_any_of_its_bodies_is_resumed_to_the_same_end(
     durability: Durability, width: int | None
 ) -> None:
@@ -83,8 +148,7 @@ async def test_a_run_that_is_cancelled_in_any_of_its_bodies_is_resumed_to_the_sa
     assert nth > 20
 
 
-@MODES
-@WIDTHS
+@pytest.mark.parametrize(("durability", "width"), [("sync", 1), ("async", None), ("exit", None)])
 async def test_a_run_one_body_of_which_fails_is_resumed_to_the_same_end(
     durability: Durability, width: int | None
 ) -> None:
@@ -94,12 +158,7 @@ async def test_a_run_one_body_of_which_fails_is_resumed_to_the_same_end(
     for nth in range(1, 40):
         world = World()
         graph = everything(world)
-
-        def fails(begun: int, nth: int = nth) -> None:
-            if begun == nth:
-                raise ArithmeticError("once")
-
-        world.on_body = fails
+        world.on_body = raises_at(nth)
         try:
             result = await graph.ainvoke({}, {**world.config, **options}, durability=durability)
         except ArithmeticError:
@@ -114,10 +173,14 @@ async def test_a_run_one_body_of_which_fails_is_resumed_to_the_same_end(
     assert failures > 15
 
 
-@HOW
 @MODES
 @pytest.mark.parametrize(
-    "stops", [{"interrupt_before": "*"}, {"interrupt_after": "*"}, {"interrupt_before": ["late", "after"]}]
+    ("goes_on", "stops"),
+    [
+        (by_recover, {"interrupt_before": "*"}),
+        (by_recover, {"interrupt_after": "*"}),
+        (by_no_input, {"interrupt_before": ["late"], "interrupt_after": ["plan", "joined"]}),
+    ],
 )
 async def test_a_run_that_stops_on_purpose_stops_where_it_would_whenever_it_is_killed(
     goes_on: GoesOn, durability: Durability, stops: dict[str, Any]

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
+from perdure.cache.base import BaseCache
 from perdure.checkpoint.base import Commit, Fence, LeasedSaver, RunEnd
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.constants import RESERVED_SLOTS, START
-from perdure.data import Command, NodeError, RetryPolicy, Send, StateSnapshot
+from perdure.data import CachePolicy, Command, NodeError, RetryPolicy, Send, StateSnapshot
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from perdure.runtime import get_runtime
@@ -96,6 +97,8 @@ class World:
         if not own:
             self.began.setdefault(info.checkpoint_id, []).append(name)
         for commit in self.acknowledged:
+            if commit.thread_id != info.thread_id:
+                continue
             finished = {row.task_id for row in commit.writes if row.channel not in RESERVED_SLOTS}
             passed = [r for r in commit.checkpoints if r.ns == own and r.checkpoint_id > info.checkpoint_id]
             if info.task_id in finished or passed:
@@ -118,9 +121,10 @@ class World:
         return died
 
 
-def everything(world: World) -> Pregel:
+def everything(world: World, *, cache: BaseCache | None = None) -> Pregel:
     """Sends, attempts, a handler, a join, a deferred node, children of children, a command for a parent."""
     builder = StateGraph(Log)
+    builder.set_node_defaults(cache_policy=None if cache is None else CachePolicy(key_func=str))
     builder.add_node("plan", world.body("plan", plans), destinations=("worker",))
     builder.add_node("worker", world.body("worker", works), retry_policy=AT_ONCE)
     builder.add_node("broken", world.body("broken", breaks), error_handler=handles(world))
@@ -134,7 +138,7 @@ def everything(world: World) -> Pregel:
     builder.add_edge("plan", "nested").add_edge("plan", "leaves")
     builder.add_edge(["nested", "after", "calls"], "joined").add_edge("worker", "late")
     builder.add_edge("joined", "late")
-    return builder.compile(checkpointer=world.saver, clock=world.clock, name="everything")
+    return builder.compile(checkpointer=world.saver, clock=world.clock, name="everything", cache=cache)
 
 
 async def plans(state: Any) -> Any:
