@@ -139,8 +139,9 @@ class NodeCache:
 
 
 def _stand_in(task: Task, writes: Writes) -> None:
-    """Leave of the task's node only what comes after its action."""
-    task.policies = None
+    """Leave of the task's node only what comes after its action: of its policies, what its paths may need."""
+    if not task.spec.branches:
+        task.policies = None
     task.spec = replace(task.spec, calling=Calling.CACHED, injects=(), writer=lambda result: list(writes))
 
 

@@ -88,17 +88,41 @@ def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
 def apply_commands(
     state: ThreadState, superstep: Superstep, commands: Sequence[Writes], checkpoint_id: str
 ) -> tuple[Task, set[str]]:
-    """Merge what commands wrote; what the thread had left to do, it still has.
+    """Merge what commands wrote, one after the other; what the thread had left to do, it still has.
 
     Returns the writes as a task, and the channels that changed.
     """
-    task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    task.writes = [write for writes in commands for write in writes if write[0] in state.plan.channels]
-    if any(name == TASKS for name, _ in task.writes) and TASKS in state.transient:
-        task.writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
-    if not task.writes:
-        return task, set()
+    merged: Writes = []
+    changed: set[str] = set()
+    for writes in commands:
+        task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+        task.writes = _known(state.plan, writes)
+        changed |= _apply_command(state, task, checkpoint_id)
+        merged += task.writes
+    everything = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    everything.writes = merged
+    return everything, changed
+
+
+def _known(plan: Plan, writes: Writes) -> Writes:
+    """The writes without those to channels, and Sends to nodes, that the graph does not have any more."""
+    known: Writes = []
+    for name, value in writes:
+        if name == TASKS:
+            sends = value if isinstance(value, list) else [value]
+            known.append((name, [send for send in sends if send.node in plan.nodes]))
+        elif name in plan.channels:
+            known.append((name, value))
+    return known
+
+
+def _apply_command(state: ThreadState, task: Task, checkpoint_id: str) -> set[str]:
+    writes = task.writes = task.writes or []
+    if any(name == TASKS for name, _ in writes) and TASKS in state.transient:
+        writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
+    if not writes:
+        return set()
     changed = apply(state, [task], checkpoint_id, real=False).changed
     if state.plan.deferred and TASKS not in state.transient and not fired_anywhere(state.plan, state):
         changed |= release(state, checkpoint_id)
-    return task, changed
+    return changed

@@ -29,6 +29,8 @@ async def within(
     end = await race(running, copy_context(), expired(), clock, "A superstep", up)
     if end.expired is None or end.value is not None:
         return end.result()
+    if not late:  # the tasks had ended, and only what waits for them had not heard of it
+        return [task for task in acting(tasks) if task.error is not None]
     error = TimeoutError(
         f"Timed out: a superstep may take {limit:g} s (step_timeout), and did not end because of "
         f"{', '.join(late)}. What had finished is kept: run the thread again to go on from there."

@@ -129,14 +129,15 @@ class Loop:
             superstep = self._told_superstep if self.scope.debug else self._run_superstep
             while self.tasks:
                 if self.breakpoints is not None and self.breakpoints.stop_before(self.tasks, self.approved):
-                    await self._break()
+                    await self._nothing_to_do()
+                    self._tell_break()
                     break
                 tasks = self.tasks
                 await superstep()
                 if self.breakpoints is not None:
                     self.approved = False
                     if self.breakpoints.stop_after(tasks):
-                        await self._break()
+                        self._tell_break()
                         break
         except ParentCommand as command:
             await self._left(command)
@@ -241,13 +242,15 @@ class Loop:
         except Exception as error:  # a schema refuses the state; what led to it has finished all the same
             following, failure = [], error
         if self.recorder is not None:
+            stops = self.breakpoints is not None and self.breakpoints.stop_after(self.tasks)
+            ends = self.root and failure is None and (stops or not following)
             await self.recorder.superstep_finished(
                 tasks,
                 changed,
                 checkpoint_id,
                 source="loop",
                 step=self.step,
-                end=RunEnd(status="success") if self.root and not following and failure is None else None,
+                end=RunEnd(status="success") if ends else None,
                 rides=tasks[0].spec.name == START,
             )
         self.tasks = following
@@ -256,10 +259,8 @@ class Loop:
         if failure is not None:
             raise failure
 
-    async def _break(self) -> None:
-        """Stop on purpose: what is left to do stays with the thread, which is given back."""
-        if self.tasks:
-            await self._nothing_to_do()
+    def _tell_break(self) -> None:
+        """The run stops on purpose; what is left to do stays with the thread."""
         if self.events is not None and self.events.updates:
             self.events.put("updates", {INTERRUPT: ()})
 

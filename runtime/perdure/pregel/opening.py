@@ -131,8 +131,11 @@ def new_loop(
     )
 
 
-async def start(loop: Loop, given: Mapping[str, Any]) -> None:
-    """Write an input; what the thread still had to do is dropped."""
+async def start(loop: Loop, given: Mapping[str, Any], head: CheckpointTuple | None = None) -> None:
+    """Write an input; what the thread still had to do is dropped, what commands wrote to its state is not."""
+    if head is not None:
+        stored = follow(loop.plan, head).stored
+        _merge_commands(loop, list(kept_commands(stored.pending_writes or ()).values()))
     superstep = loop.superstep()
     versions = loop.state.versions
     for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
@@ -289,9 +292,11 @@ def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
 
 def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
     """The nodes that a thread waits on and the graph does not have."""
-    stored = head.checkpoint["channel_values"]
-    awaited = {_awaited_node(channel, stored[channel]) for channel in stored.keys() - plan.channels.keys()}
-    awaited |= {send.node for send in stored.get(TASKS, ())}
+    written = list(head.checkpoint["channel_values"].items())
+    for writes in kept_commands(head.pending_writes or ()).values():
+        written += writes
+    awaited = {_awaited_node(channel, value) for channel, value in written if channel not in plan.channels}
+    awaited |= {send.node for channel, sends in written if channel == TASKS for send in sends}
     return sorted(name for name in awaited if name is not None and name not in plan.nodes)
 
 

@@ -120,10 +120,14 @@ def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
 
 
 def given_again(state: ThreadState, task: Task) -> Any:
-    """The task's input, made anew; what is done to it does not show in the next one made."""
+    """The task's input, made anew; what is done to it does not show in the next one made.
+
+    An error handler's is that of the node which has failed.
+    """
     kind, place, *_ = task.path
     if kind == PULL:
-        return _given(task.spec, state, task.superstep)
+        spec = task.spec if task.failure is None else state.plan.nodes[task.failure.node]
+        return _given(spec, state, task.superstep)
     arg = state.channels[TASKS].get()[place].arg
     if type(arg) is dict:  # a state, or part of one: what a node is given of that are copies, key by key
         return {key: shallow_copy(value) for key, value in arg.items()}

@@ -308,11 +308,20 @@ async def _open(request: RunRequest, session: Session, head: CheckpointTuple | N
         await _begin(loop, asked)
     elif asked is None or isinstance(asked, Command):
         below = _address_of(request) is not None and await _is_below_head(session, head)
-        approved = request.orphan is None or head.metadata.get("run_id") != request.orphan.run_id
-        await resume(loop, head, fork=below, command=asked, approved=approved)
+        await resume(loop, head, fork=below, command=asked, approved=_is_approved(request, head))
     else:
-        await start(loop, asked)
+        await start(loop, asked, head)
     return loop
+
+
+def _is_approved(request: RunRequest, head: CheckpointTuple) -> bool:
+    """Whether going on means to pass the breakpoint at which the thread stopped.
+
+    What an orphan has stored itself, it has not stopped at yet; but its fork is where it was told to go on.
+    """
+    if request.orphan is None or head.metadata.get("source") == "fork":
+        return True
+    return head.metadata.get("run_id") != request.orphan.run_id
 
 
 async def _is_below_head(session: Session, head: CheckpointTuple) -> bool:
@@ -345,9 +354,8 @@ async def _run_child(request: RunRequest, parent: Task, session: Session) -> Any
         address = {"thread_id": session.thread_id, "checkpoint_ns": namespace}
         head = await session.saver.aget_tuple({"configurable": address})
     loop = stored_loop(request, session, head, parent, namespace)
-    if head is not None:
-        command = request.input if isinstance(request.input, Command) else None
-        await resume(loop, head, command=command)
+    if head is not None:  # which holds what this very call wrote, be it a command
+        await resume(loop, head)
     else:
         _require_input(request)
         await _begin(loop, request.input)

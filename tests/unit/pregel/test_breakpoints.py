@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from perdure.checkpoint.base import Commit
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import END
 from perdure.data import Command, Durability, Send
 from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from tests.unit.pregel.graphs import Gate, Log, chain, fan, returns, thread
+from tests.unit.pregel.graphs import Action, Gate, Log, chain, fan, returns, thread
 from tests.unit.pregel.test_crashes import HOW, GoesOn, Scene
 
 MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
@@ -144,6 +146,65 @@ async def test_a_crash_behind_a_passed_breakpoint_does_not_raise_it_again(
     await scene.kill(asyncio.create_task(run), gate)
 
     assert await goes_on(scene.graph("a", "b")) == {"log": ["a", "b"]}
+
+
+@HOW
+@MODES
+@pytest.mark.parametrize("nth", [1, 2, 3])
+async def test_a_stop_after_a_node_is_stored_with_what_the_node_did(
+    goes_on: GoesOn, durability: Durability, nth: int
+) -> None:
+    scene = Scene()
+    graph = scene.graph("a", "b", "c")
+    scene.saver.before_commit = dies_at(scene, nth)
+    try:
+        await graph.ainvoke({}, thread(), interrupt_after=["a"], durability=durability)
+    except ConnectionError:
+        revive(scene)
+        await goes_on(graph)
+    else:
+        assert await scene.saver.aorphans() == []
+
+    assert (await graph.aget_state(thread())).next == ("b",)
+    assert scene.runs.of["a"] <= 2
+    assert "b" not in scene.runs.of
+
+
+def dies_at(scene: Scene, nth: int) -> Callable[[Commit], Awaitable[None]]:
+    """For `before_commit`: the process dies while it sends the nth commit."""
+
+    async def before(commit: Commit) -> None:
+        if len(scene.saver.sent) >= nth:
+            scene.saver.dead = True
+            raise ConnectionError("this process is dead")
+
+    return before
+
+
+def revive(scene: Scene) -> None:
+    scene.saver.dead, scene.saver.before_commit = False, None
+    scene.clock.advance(31)
+
+
+@HOW
+async def test_a_breakpoint_that_a_fork_was_told_to_pass_is_passed_after_a_crash_too(goes_on: GoesOn) -> None:
+    scene, gate = Scene(), Gate()
+
+    def build(c: Action) -> Pregel:
+        actions = {name: scene.runs.counted(name) for name in "ab"}
+        builder = fan(["b", "c"], {**actions, "c": c})
+        return builder.compile(checkpointer=scene.saver, clock=scene.clock, interrupt_before=["c"])
+
+    graph = build(scene.runs.counted("c"))
+    await graph.ainvoke({}, thread())
+    stopped = (await graph.aget_state(thread())).config
+    await graph.ainvoke(None, thread())
+    run = asyncio.create_task(build(gate).ainvoke(None, stopped, durability="sync"))
+    orphan = await scene.kill(run, gate)
+
+    assert orphan.started
+    assert await goes_on(graph) == {"log": ["b", "c"]}
+    assert scene.runs.of == {"c": 1}
 
 
 async def test_breakpoints_of_a_graph_below_a_node_are_refused() -> None:

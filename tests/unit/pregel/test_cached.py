@@ -10,7 +10,7 @@ import pytest
 from perdure.channels.untracked_value import UntrackedValue
 from perdure.config import RunnableConfig, parse_config
 from perdure.constants import END, START
-from perdure.data import CachePolicy, Command, NodeError, Send
+from perdure.data import CachePolicy, Command, NodeError, RetryPolicy, Send
 from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
 from perdure.pregel import cached as cached_module
@@ -189,6 +189,33 @@ async def test_a_conditional_edge_that_fails_on_a_hit_fails_the_run(cache: Watch
     with pytest.raises(ValueError, match="lost") as failure:
         await graph.ainvoke({})
     assert "During task with name 'a'" in failure.value.__notes__[0]
+
+
+@pytest.mark.parametrize("attempts", [1, 2], ids=["handled", "tried again"])
+async def test_a_conditional_edge_that_fails_on_a_hit_fails_as_it_would_without(
+    cache: WatchedCache, runs: Runs, attempts: int
+) -> None:
+    failing: list[Exception] = []
+
+    def way(state: Any) -> str:
+        if failing:
+            raise failing.pop()
+        return END
+
+    builder = StateGraph(Log).add_edge(START, "a").add_conditional_edges("a", way)
+    builder.add_node(
+        "a",
+        runs.counted("a"),
+        cache_policy=CachePolicy(),
+        error_handler=logs("handled"),
+        retry_policy=RetryPolicy(initial_interval=0, jitter=False, max_attempts=attempts),
+    )
+    graph = builder.compile(cache=cache)
+    await graph.ainvoke({})
+    failing.append(ConnectionError("lost"))
+
+    assert await graph.ainvoke({}) == {"log": ["handled" if attempts == 1 else "a"]}
+    assert (runs.of, failing) == ({"a": 1}, [])
 
 
 async def test_each_attempt_of_a_hit_makes_its_writes_anew(cache: WatchedCache) -> None:

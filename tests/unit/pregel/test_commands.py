@@ -11,8 +11,8 @@ import pytest
 
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import START
-from perdure.data import Command, Durability, Overwrite, Send
-from perdure.errors import EmptyInputError, InvalidUpdateError, NoCheckpointerError
+from perdure.data import Command, Durability, Overwrite, RetryPolicy, Send
+from perdure.errors import EmptyInputError, InvalidUpdateError, MissingNodeError, NoCheckpointerError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, logs, thread
@@ -137,6 +137,49 @@ async def test_commands_accumulate_until_the_thread_goes_on() -> None:
     assert await chain(["a"]).compile(checkpointer=saver).ainvoke(None, thread()) == {
         "log": ["command 2", "command 3", "a"]
     }
+
+
+async def test_each_command_is_a_superstep_of_its_own_to_a_key_that_takes_one_value() -> None:
+    broken = chain(["a"], {"a": fails(ValueError("no"))}).compile(checkpointer=(saver := InMemorySaver()))
+    inputs: list[Any] = [{}, Command(update={"x": 1}), Command(update={"x": 2})]
+    for given in inputs:
+        with pytest.raises(ValueError, match="no"):
+            await broken.ainvoke(given, thread())
+
+    assert (await broken.aget_state(thread())).values["x"] == 2
+    assert (await chain(["a"]).compile(checkpointer=saver).ainvoke(None, thread()))["x"] == 2
+
+
+@MODES
+async def test_a_new_input_drops_where_commands_went_but_not_what_they_wrote(durability: Durability) -> None:
+    saver = InMemorySaver()
+    broken = chain(["a", "b"], {"a": fails(ValueError("no"))}).compile(checkpointer=saver)
+    inputs: list[Any] = [{}, Command(update={"log": ["written"]}, goto=["b", Send("b", {})])]
+    for given in inputs:
+        with pytest.raises(ValueError, match="no"):
+            await broken.ainvoke(given, thread(), durability=durability)
+    graph = chain(["a", "b"]).compile(checkpointer=saver)
+    result = await graph.ainvoke({"log": ["new"]}, thread(), durability=durability)
+
+    assert result["log"] == ["written", "new", "a", "b"]
+    assert (await graph.aget_state(thread())).values == result
+
+
+@pytest.mark.parametrize("goto", ["gone", Send("gone", {})], ids=["by name", "by a Send"])
+async def test_a_node_that_a_command_went_to_and_that_is_gone_is_named(goto: Any) -> None:
+    broken = chain(["a", "gone"], {"a": fails(ValueError("no"))})
+    saver = InMemorySaver()
+    inputs: list[Any] = [{}, Command(goto=goto)]
+    for given in inputs:
+        with pytest.raises(ValueError, match="no"):
+            await broken.compile(checkpointer=saver).ainvoke(given, thread())
+    graph = chain(["a", "b"]).compile(checkpointer=saver)
+    state = await graph.aget_state(thread())
+
+    assert state.next == ("a", "gone")
+    for config in (thread(), state.config):
+        with pytest.raises(MissingNodeError, match="waits on node 'gone'"):
+            await graph.ainvoke(None, config)
 
 
 async def test_a_fork_takes_the_commands_of_its_checkpoint_along() -> None:
@@ -271,6 +314,41 @@ async def test_a_child_graph_takes_a_command() -> None:
     graph = chain(["outer"], {"outer": calls}).compile(checkpointer=InMemorySaver())
 
     assert await graph.ainvoke({}, thread()) == {"log": ["given", "b"]}
+
+
+@pytest.mark.parametrize("attempts", [1, 2], ids=["run again", "tried again"])
+async def test_a_command_to_a_child_graph_is_applied_once_however_often_the_node_runs(attempts: int) -> None:
+    failing = [ConnectionError("later")]
+
+    async def b(state: Log) -> Any:
+        if failing:
+            raise failing.pop()
+        return {"log": ["b"]}
+
+    child = chain(["a", "b"], {"b": b}).compile()
+
+    async def calls(state: Log) -> Any:
+        return await child.ainvoke(Command(update={"log": ["given"]}, goto="b"))
+
+    policy = RetryPolicy(initial_interval=0, jitter=False, max_attempts=attempts)
+    builder = StateGraph(Log).add_node("outer", calls, retry_policy=policy).add_edge(START, "outer")
+    graph = builder.compile(checkpointer=InMemorySaver())
+    if attempts == 1:
+        with pytest.raises(ConnectionError):
+            await graph.ainvoke({}, thread())
+
+    assert await graph.ainvoke({} if failing else None, thread()) == {"log": ["given", "b"]}
+    assert failing == []
+
+
+async def test_a_command_that_cannot_be_merged_leaves_nothing_behind() -> None:
+    broken = chain(["a"], {"a": fails(ValueError("no"))}).compile(checkpointer=(saver := InMemorySaver()))
+    with pytest.raises(ValueError, match="no"):
+        await broken.ainvoke({}, thread())
+    with pytest.raises(InvalidUpdateError, match="only one value per step"):
+        await broken.ainvoke(Command(update=[("x", 1), ("x", 2)]), thread())
+
+    assert await chain(["a"]).compile(checkpointer=saver).ainvoke(None, thread()) == {"log": ["a"]}
 
 
 async def test_a_key_that_the_state_does_not_have_is_warned_of() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import anyio
 import pytest
 
 from perdure.checkpoint.base import Commit
-from perdure.constants import ERROR, ERROR_HANDLER, ERROR_SOURCE, PULL, PUSH, RESERVED_SLOTS
+from perdure.constants import ERROR, ERROR_HANDLER, ERROR_SOURCE, PULL, PUSH, RESERVED_SLOTS, START
 from perdure.data import Command, NodeError, RetryPolicy, Send
 from perdure.errors import GraphBubbleUp, StoredError
 from perdure.graph.state import StateGraph
@@ -238,6 +238,28 @@ async def test_a_handler_may_be_tried_again_itself() -> None:
     )
 
     assert (await graph.ainvoke({}))["log"] == ["boom"]
+
+
+@pytest.mark.parametrize("retry", [None, RetryPolicy(initial_interval=0, jitter=False)])
+async def test_a_default_handler_is_given_what_its_node_was_in_each_attempt(retry: Any) -> None:
+    class Part(TypedDict):
+        x: int
+
+    given: list[Any] = []
+
+    async def node(state: Part) -> Any:
+        raise BOOM
+
+    async def handler(state: Any, error: NodeError) -> Any:
+        given.append(dict(state))
+        if retry is not None and len(given) == 1:
+            raise ConnectionError
+
+    builder = StateGraph(Log).add_node("a", node, input_schema=Part).add_edge(START, "a")
+    builder.set_node_defaults(error_handler=handler, retry_policy=retry)
+    await builder.compile().ainvoke({"log": ["hidden"], "x": 1})
+
+    assert given == [{"x": 1}] * (1 if retry is None else 2)
 
 
 async def test_the_stream_has_the_handlers_update_under_its_own_name() -> None:

@@ -567,6 +567,31 @@ async def test_a_superstep_that_takes_too_long_is_stopped_and_what_finished_is_k
     assert (await graph.ainvoke(None, thread()))["log"] == names[1:]
 
 
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+@pytest.mark.parametrize("error", [None, ValueError("boom")], ids=["result", "error"])
+async def test_a_superstep_whose_last_task_ends_when_its_time_is_up_has_ended(
+    names: list[str], error: Exception | None
+) -> None:
+    clock, saver = FakeClock(), WatchedSaver()
+
+    async def sleeps(state: Log) -> Any:
+        await clock.sleep(10)
+        if error is not None:
+            raise error
+        return {"log": ["a"]}
+
+    graph = limited(fan(names, {"a": sleeps}), 10, clock, saver)
+    run = asyncio.create_task(graph.ainvoke({}, thread()))
+    await settle()
+    clock.advance(10)
+
+    if error is None:
+        assert (await run)["log"] == names
+    else:
+        with pytest.raises(ValueError, match="boom"):
+            await run
+
+
 async def test_each_superstep_has_the_whole_time() -> None:
     clock = FakeClock()
 
