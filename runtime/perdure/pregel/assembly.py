@@ -13,7 +13,7 @@ from perdure.constants import END, MISSING, RESERVED_NODE_NAMES, START, TASKS, i
 from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.builder import ChannelWrite, NodeBuilder, PregelNode
-from perdure.pregel.plan import NodeSpec, Plan, Policies, Reader, index_triggers, sign, sort_channels
+from perdure.pregel.plan import NodeSpec, Plan, Policies, Reader
 from perdure.pregel.routing import nearest
 
 Names = str | Sequence[str]
@@ -121,19 +121,14 @@ def assemble(parts: Parts) -> Plan:
     channels = {key: _prototype(key, channel) for key, channel in parts.channels.items()}
     state_keys = frozenset(channels)
     channels[TASKS] = Topic(Send, key=TASKS)
-    nodes = {name: _spec(parts, name, node) for name, node in parts.nodes.items()}
     return Plan(
         name=parts.name,
-        nodes=nodes,
+        nodes={name: _spec(parts, name, node) for name, node in parts.nodes.items()},
         channels=channels,
-        triggered=index_triggers(nodes),
         state_keys=state_keys,
         input_keys=frozenset(names_of(parts.input_channels)),
         output_keys=_one_or_several(parts.output_channels),
         stream_keys=_one_or_several(parts.stream_channels or tuple(parts.channels)),
-        triggers=frozenset(),
-        **sort_channels(channels, state_keys),
-        signature=sign(nodes, channels),
         accept=_accept_one(parts.input_channels)
         if isinstance(parts.input_channels, str)
         else _accept_several(parts.name, tuple(parts.input_channels)),
