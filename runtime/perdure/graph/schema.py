@@ -39,7 +39,6 @@ class Schema:
         channels, managed: by key, in the order of declaration.
     """
 
-    kind: Kind
     channels: dict[str, BaseChannel[Any, Any]]
     managed: dict[str, type[ManagedValue]]
 
@@ -50,13 +49,11 @@ def schema_of(declared: Any) -> Schema:
     `Annotated[T, reducer]` makes a channel that reduces, `Annotated[T, channel]` is that channel, and
     a plain `T` keeps the last value.
     """
-    kind = kind_of(declared)
     cells = {
         key: cell_of(name_of_schema(declared), key, hint, default)
-        for key, (hint, default) in _fields(declared, kind).items()
+        for key, (hint, default) in _fields(declared, kind_of(declared)).items()
     }
     return Schema(
-        kind=kind,
         channels={key: cell for key, cell in cells.items() if isinstance(cell, BaseChannel)},
         managed={key: cell for key, cell in cells.items() if not isinstance(cell, BaseChannel)},
     )
