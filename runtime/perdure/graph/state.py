@@ -333,9 +333,11 @@ class StateGraph(Description):
             context_schema=self.context_schema,
             debug=debug,
             clock=clock,
-            subgraphs={name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None},
         )
         compiled.builder, compiled.outline = self, outline_of(self)
+        compiled.subgraphs = {
+            name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None
+        }
         return compiled
 
     def _warn_if_compiled(self, what: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
@@ -20,6 +20,21 @@ from perdure.pregel.assembly import Parts, assemble, built, check, names_of, pol
 from perdure.pregel.builder import NodeBuilder, PregelNode
 from perdure.pregel.plan import NodeSpec, Plan
 from perdure.pregel.routing import nearest
+
+
+class Options(TypedDict, total=False):
+    """What the constructor of a Frame takes that does not go into its plan."""
+
+    checkpointer: BaseCheckpointSaver | bool | None
+    store: Any
+    cache: BaseCache | None
+    clock: Clock
+    stream_mode: StreamMode
+    step_timeout: float | timedelta | None
+    interrupt_before_nodes: str | Sequence[str]
+    interrupt_after_nodes: str | Sequence[str]
+    context_schema: Any
+    debug: bool
 
 
 class Frame:
@@ -90,76 +105,6 @@ class Frame:
             retry_policy=policies_of(retry_policy),
             cache_policy=cache_policy,
         )
-        self._set(
-            checkpointer=checkpointer,
-            store=store,
-            cache=cache,
-            clock=clock,
-            stream_mode=stream_mode,
-            step_timeout=step_timeout,
-            interrupt_before_nodes=interrupt_before_nodes,
-            interrupt_after_nodes=interrupt_after_nodes,
-            retry_policy=policies_of(retry_policy),
-            cache_policy=cache_policy,
-            context_schema=context_schema,
-            debug=debug,
-        )
-        if auto_validate:
-            self.validate()
-
-    @classmethod
-    def from_plan(
-        cls,
-        plan: Plan,
-        *,
-        checkpointer: BaseCheckpointSaver | bool | None = None,
-        store: Any = None,
-        cache: BaseCache | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        stream_mode: StreamMode = "updates",
-        step_timeout: float | timedelta | None = None,
-        interrupt_before_nodes: str | Sequence[str] = (),
-        interrupt_after_nodes: str | Sequence[str] = (),
-        context_schema: Any = None,
-        debug: bool = False,
-        subgraphs: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """A graph that runs this plan."""
-        graph = cls.__new__(cls)
-        graph.plan = plan
-        graph._set(
-            checkpointer=checkpointer,
-            store=store,
-            cache=cache,
-            clock=clock,
-            stream_mode=stream_mode,
-            step_timeout=step_timeout,
-            interrupt_before_nodes=interrupt_before_nodes,
-            interrupt_after_nodes=interrupt_after_nodes,
-            retry_policy=(),
-            cache_policy=None,
-            context_schema=context_schema,
-            debug=debug,
-        )
-        graph.subgraphs = subgraphs or {}
-        return graph
-
-    def _set(
-        self,
-        *,
-        checkpointer: BaseCheckpointSaver | bool | None,
-        store: Any,
-        cache: BaseCache | None,
-        clock: Clock,
-        stream_mode: StreamMode,
-        step_timeout: float | timedelta | None,
-        interrupt_before_nodes: str | Sequence[str],
-        interrupt_after_nodes: str | Sequence[str],
-        retry_policy: tuple[RetryPolicy, ...],
-        cache_policy: CachePolicy | None,
-        context_schema: Any,
-        debug: bool,
-    ) -> None:
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
@@ -167,7 +112,7 @@ class Frame:
         self.step_timeout = step_timeout
         self.interrupt_before_nodes = interrupt_before_nodes
         self.interrupt_after_nodes = interrupt_after_nodes
-        self.retry_policy = retry_policy
+        self.retry_policy = self._parts.retry_policy
         self.cache_policy = cache_policy
         self.context_schema = context_schema
         self.debug = debug
@@ -175,6 +120,18 @@ class Frame:
         self.builder: Any = None
         self.config: RunnableConfig | Mapping[str, Any] | None = None
         self._clock = clock
+        if auto_validate:
+            self.validate()
+
+    @classmethod
+    def from_plan(cls, plan: Plan, **options: Unpack[Options]) -> Self:
+        """A graph that runs this plan; its streams yield "updates", if nothing else is said."""
+        options.setdefault("stream_mode", "updates")
+        graph = cls(
+            nodes={}, channels={}, input_channels=(), output_channels=(), auto_validate=False, **options
+        )
+        graph.plan = plan
+        return graph
 
     @cached_property
     def plan(self) -> Plan:
