@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
 from perdure.errors import GraphValidationError, PerdureDeprecationWarning
 from perdure.graph.description import StateNode
-from perdure.pregel.routing import nearest
-
-_RESERVED_CHARACTERS: Final = "|:"
+from perdure.pregel.names import check_characters, nearest
 
 
 def check_name(name: str, known: Mapping[str, StateNode], action: Any) -> None:
@@ -23,11 +21,7 @@ def check_name(name: str, known: Mapping[str, StateNode], action: Any) -> None:
     handles_errors = name == DEFAULT_ERROR_HANDLER or name.startswith(ERROR_HANDLER_PREFIX)
     if name in RESERVED_NODE_NAMES or handles_errors:
         raise GraphValidationError(f"Node `{name}` is reserved.")
-    for character in _RESERVED_CHARACTERS:
-        if character in name:
-            raise GraphValidationError(
-                f"'{character}' is a reserved character and is not allowed in the node names: {name!r}."
-            )
+    check_characters(name)
 
 
 def renamed(old: str, by_old: Any, new: str, by_new: Any) -> Any:

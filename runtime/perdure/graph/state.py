@@ -31,7 +31,7 @@ from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_p
 from perdure.graph.runnables import action_of
 from perdure.graph.structure import structure_warnings
 from perdure.pregel.graph import Pregel
-from perdure.pregel.routing import nearest
+from perdure.pregel.names import nearest
 
 logger = logging.getLogger("perdure")
 

@@ -13,12 +13,10 @@ from perdure.constants import END, MISSING, RESERVED_NODE_NAMES, START, TASKS, i
 from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.builder import ChannelWrite, NodeBuilder, PregelNode
+from perdure.pregel.names import check_characters, names_of, nearest
 from perdure.pregel.plan import NodeSpec, Plan, Policies, Reader
-from perdure.pregel.routing import nearest
 
 Names = str | Sequence[str]
-
-_RESERVED_CHARACTERS = "|:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +44,6 @@ def policies_of(given: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[Retr
     return (given,) if isinstance(given, RetryPolicy) else tuple(given or ())
 
 
-def names_of(names: Names) -> tuple[str, ...]:
-    """One name, or several."""
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
 # What can be wrong with it
 
 
@@ -74,11 +67,7 @@ def check(parts: Parts) -> None:
 def _check_node_name(name: str) -> None:
     if name in RESERVED_NODE_NAMES:
         raise GraphValidationError(f"Node name {name!r} is reserved: the engine uses it itself.")
-    for character in _RESERVED_CHARACTERS:
-        if character in name:
-            raise GraphValidationError(
-                f"{character!r} is a reserved character and is not allowed in the node names: {name!r}."
-            )
+    check_characters(name)
 
 
 def _check_node(parts: Parts, name: str, node: PregelNode) -> None:

@@ -16,10 +16,10 @@ from perdure.config import RunnableConfig, merge_configs
 from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, RetryPolicy, StreamMode
 from perdure.errors import GraphValidationError
-from perdure.pregel.assembly import Parts, assemble, built, check, names_of, policies_of
+from perdure.pregel.assembly import Parts, assemble, built, check, policies_of
 from perdure.pregel.builder import NodeBuilder, PregelNode
+from perdure.pregel.names import EVERY_NODE, names_of, nearest
 from perdure.pregel.plan import NodeSpec, Plan
-from perdure.pregel.routing import nearest
 
 
 class Options(TypedDict, total=False):
@@ -226,4 +226,4 @@ class Frame:
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     """The nodes that are named; "*" names none in particular."""
-    return () if names == "*" else names_of(names)
+    return () if names == EVERY_NODE else names_of(names)

@@ -17,9 +17,9 @@ from perdure.pregel.batch import all_of
 from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.cache_key import namespace_of
 from perdure.pregel.frame import Frame
+from perdure.pregel.names import names_of, nearest
 from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Described
-from perdure.pregel.routing import nearest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
@@ -301,10 +301,10 @@ class Pregel(Frame):
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
         if chosen is None:
             return self.plan.output_keys
-        for key in (chosen,) if isinstance(chosen, str) else chosen:
+        for key in names_of(chosen):
             if key not in self.plan.state_keys:
                 raise GraphValidationError(
-                    f"Key {key!r} not in channels. Known: {', '.join(sorted(self.plan.state_keys))}."
+                    f"Key {key!r} not in channels." + nearest(str(key), self.plan.state_keys)
                 )
         return chosen if isinstance(chosen, str) else tuple(chosen)
 

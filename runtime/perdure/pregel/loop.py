@@ -20,6 +20,7 @@ from perdure.pregel.debug import Report
 from perdure.pregel.failures import add_note
 from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.handoff import ending_of
+from perdure.pregel.names import names_of
 from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.prepare import prepare
 from perdure.pregel.runner import clean_up, run_tasks
@@ -98,7 +99,7 @@ class Loop:
         self.events = events
         self.breakpoints = breakpoints
         self.approved = False
-        self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
+        self._output = frozenset(names_of(output_keys))
         self._observes = recorder is not None or events is not None or scope.watch is not None
         self.cached = node_cache(plan, scope)
         self.budget = scope.settings.recursion_limit

@@ -12,9 +12,10 @@ from perdure.constants import ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
 from perdure.pregel.handoff import departing
+from perdure.pregel.names import nearest
 from perdure.pregel.objects import attributes, is_annotated
 from perdure.pregel.plan import Plan
-from perdure.pregel.routing import destination, nearest, targets
+from perdure.pregel.routing import destination, targets
 from perdure.pregel.task import Task, Writes
 
 Pairs = Iterable[tuple[Any, Any]]
