@@ -19,6 +19,7 @@ from perdure.constants import START, TASKS
 from perdure.data import CachePolicy
 from perdure.errors import UnserializableValueError
 from perdure.pregel.cache_key import KeylessError, Place, place_of
+from perdure.pregel.once import Once
 from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.scope import Scope
 from perdure.pregel.task import Task, Writes
@@ -156,14 +157,10 @@ def _own_writes(task: Task) -> Writes | None:
     return writes[:start_of_edges]
 
 
-_MOST_WARNINGS: Final = 1_000
-_warned: set[tuple[str, str, str, str]] = set()
+_warned = Once()
 
 
 def _warn(plan: Plan, task: Task, why: str) -> None:
     """Once for each graph, node and reason: what cannot be cached cannot be every time."""
-    reason = why.partition(":")[0]
-    seen = (plan.name, plan.signature, task.name, reason)
-    if seen not in _warned and len(_warned) < _MOST_WARNINGS:
-        _warned.add(seen)
+    if _warned.is_new(plan, task, why.partition(":")[0]):
         logger.warning("A result of node %r of graph %r is not cached: %s", task.name, plan.name, why)

@@ -11,9 +11,11 @@ from perdure.channels.base import shallow_copy
 from perdure.constants import ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
+from perdure.pregel.failures import add_note
 from perdure.pregel.handoff import departing
 from perdure.pregel.names import nearest
 from perdure.pregel.objects import attributes, is_annotated
+from perdure.pregel.once import Once
 from perdure.pregel.plan import Plan
 from perdure.pregel.routing import destination, targets
 from perdure.pregel.task import Task, Writes
@@ -139,12 +141,11 @@ def _validated(plan: Plan, task: Task, key: str, value: Any) -> Any:
     try:
         return validate(value)
     except Exception as error:
-        error.add_note(f"While validating what node {task.name!r} wrote to state key {key!r}")
+        add_note(error, f"While validating what node {task.name!r} wrote to state key {key!r}")
         raise
 
 
-_MOST_WARNINGS = 1_000
-_warned: set[tuple[str, str, str, str]] = set()
+_warned = Once()
 
 
 def _source(task: Task) -> str:
@@ -155,11 +156,8 @@ def _refuse_or_warn(plan: Plan, task: Task, what: str, message: str, remedy: str
     """Once for each graph, node and key: a key that is misspelt is misspelt every time."""
     if plan.strict:
         raise InvalidUpdateError(f"{message}.{remedy}")
-    seen = (plan.name, plan.signature, task.name, what)
-    if seen in _warned or len(_warned) >= _MOST_WARNINGS:
-        return
-    _warned.add(seen)
-    warnings.warn(f"{message}; the write is dropped.{remedy}", InvalidUpdateWarning, stacklevel=2)
+    if _warned.is_new(plan, task, what):
+        warnings.warn(f"{message}; the write is dropped.{remedy}", InvalidUpdateWarning, stacklevel=2)
 
 
 def refuse_unknown_keys(plan: Plan, given: Mapping[str, Any]) -> None:
