@@ -12,6 +12,7 @@ from perdure.constants import ROOT
 from perdure.graph.description import Description
 from perdure.graph.schema import Kind, kind_of, name_of_schema
 from perdure.graph.validation import Checks
+from perdure.pregel.failures import add_note
 from perdure.pregel.plan import Reader
 
 
@@ -61,7 +62,7 @@ def context_of(schema: Any) -> Callable[[Any], Any] | None:
         try:
             return cls(**given)
         except Exception as error:
-            error.add_note(f"While making a {name_of_schema(schema)} of the context that was given")
+            add_note(error, f"While making a {name_of_schema(schema)} of the context that was given")
             raise
 
     return make
