@@ -1,16 +1,15 @@
-"""What a node's action or a conditional edge's path is called, and how."""
+"""What a node's action or a conditional edge's path is named, and what it must be."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.hints import unwrapped
+from perdure.errors import GraphValidationError
 from perdure.graph.injection import INJECTED_NAMES
-from perdure.pregel.plan import Calling, Injected
+from perdure.pregel.callables import check_callable
+from perdure.pregel.plan import Injected
 from perdure.pregel.runnables import is_runnable
 
 
@@ -30,11 +29,6 @@ def name_of(action: Any, default: str | None = None) -> str:
     return default if default is not None and name == "<lambda>" else str(name)
 
 
-def calling_of(action: Callable[..., Any]) -> Calling:
-    """Whether an action is a coroutine function, in whatever wrapping, or must run in a thread."""
-    return Calling.COROUTINE if inspect.iscoroutinefunction(unwrapped(action)) else Calling.THREAD
-
-
 def check_action(
     name: str, action: Callable[..., Any], injects: tuple[tuple[str, Injected], ...] = ()
 ) -> None:
@@ -47,21 +41,11 @@ def check_path(source: str, path: Callable[..., Any], injects: tuple[tuple[str, 
     _check(f"The conditional edge of {source!r}", path, injects)
 
 
-def _check(what: str, function: Callable[..., Any], injects: tuple[tuple[str, Injected], ...]) -> None:
-    if not callable(function):
-        raise GraphValidationError(f"{what} is {function!r}, which cannot be called.")
-    called = unwrapped(function)
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise NodeSignatureError(f"{what} is a generator; it must return one value, not yield several.")
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # a builtin that does not tell; calling it will
-        return
-    try:
-        signature.bind(object(), **dict.fromkeys(parameter for parameter, _ in injects))
-    except TypeError as error:
-        beside = "".join(f", and {parameter!r}" for parameter, _ in injects)
-        raise NodeSignatureError(
-            f"{what} has the signature {signature}, but is called with one argument, the state{beside}: "
-            f"{error}. Beside the state it can ask, by name, for: {INJECTED_NAMES}."
-        ) from None
+def _check(called: str, function: Callable[..., Any], injects: tuple[tuple[str, Injected], ...]) -> None:
+    check_callable(
+        called,
+        function,
+        given="the state",
+        named=(parameter for parameter, _ in injects),
+        remedy=f"Beside the state it can ask, by name, for: {INJECTED_NAMES}.",
+    )

@@ -5,23 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
-from functools import partial
-from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 
-import typing_extensions
 from pydantic import BaseModel
 
 from perdure.data import Command
+from perdure.graph.schema import is_typed_dict
+from perdure.pregel.callables import function_in, signature_of
 
 NO_HINT: Final = inspect.Parameter.empty
-
-
-def unwrapped(action: Callable[..., Any]) -> Any:
-    """The function or method that runs when `action` is called."""
-    function: Any = action
-    while isinstance(function, partial):
-        function = function.func
-    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def hint_of(action: Callable[..., Any], name: str) -> Any:
@@ -30,7 +22,7 @@ def hint_of(action: Callable[..., Any], name: str) -> Any:
     Each is looked up by itself: that another one cannot be resolved does not matter. One that cannot
     be resolved, as when its names are imported for type checkers only, is given as it was written.
     """
-    function = inspect.unwrap(unwrapped(action))
+    function = inspect.unwrap(function_in(action))
     try:
         hint = inspect.get_annotations(function).get(name, NO_HINT)
     except (NameError, TypeError):  # evaluated on demand and not there; or no function of Python's
@@ -50,10 +42,8 @@ def hint_of(action: Callable[..., Any], name: str) -> Any:
 
 def first_parameter(action: Callable[..., Any]) -> inspect.Parameter | None:
     """The parameter that takes the input; None if the action does not tell."""
-    try:
-        parameters = inspect.signature(action).parameters.values()
-    except ValueError:  # a builtin
-        return None
+    signature = signature_of(action)
+    parameters = () if signature is None else signature.parameters.values()
     return next((p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)), None)
 
 
@@ -71,8 +61,9 @@ def input_schema_of(action: Callable[..., Any]) -> Any:
 def _is_schema(hint: Any) -> bool:
     if not isinstance(hint, type):
         return False
-    typed_dict = is_typeddict(hint) or typing_extensions.is_typeddict(hint)
-    return typed_dict or is_dataclass(hint) or (issubclass(hint, BaseModel) and hint is not BaseModel)
+    return (
+        is_typed_dict(hint) or is_dataclass(hint) or (issubclass(hint, BaseModel) and hint is not BaseModel)
+    )
 
 
 def destinations_of(action: Callable[..., Any]) -> tuple[str, ...] | None:
