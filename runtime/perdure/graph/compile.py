@@ -16,7 +16,7 @@ from perdure.data import Send
 from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.graph.inputs import accept_of
 from perdure.graph.json_schema import schema_maker
-from perdure.graph.policies import handlers_of, policies_of
+from perdure.graph.policies import handlers_of, node_policies
 from perdure.graph.readers import context_of, output_of, readers_of
 from perdure.graph.runnables import run_below
 from perdure.graph.validation import Checks
@@ -80,7 +80,7 @@ def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
             branches=_branches(graph, name, readers, schema),
             reader=reader,
             injects=node.injects,
-            policies=None if name == START else policies_of(name, node, graph.defaults, handlers),
+            policies=None if name == START else node_policies(name, node, graph.defaults, handlers),
             metadata=node.metadata,
         )
 

@@ -27,11 +27,11 @@ from perdure.graph.compile import plan_of
 from perdure.graph.declared import check_destinations, check_name, labels_of, renamed
 from perdure.graph.description import Description, NodeDefaults, StateNode
 from perdure.graph.drawing import Drawable, outline_of
-from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.graph.runnables import action_of
 from perdure.graph.structure import structure_warnings
 from perdure.pregel.graph import Pregel
 from perdure.pregel.names import nearest
+from perdure.pregel.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 
 logger = logging.getLogger("perdure")
 

@@ -14,7 +14,8 @@ from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.builder import ChannelWrite, NodeBuilder, PregelNode
 from perdure.pregel.names import check_characters, names_of, nearest
-from perdure.pregel.plan import NodeSpec, Plan, Policies, Reader
+from perdure.pregel.plan import NodeSpec, Plan, Reader
+from perdure.pregel.policies import policies_of
 
 Names = str | Sequence[str]
 
@@ -37,11 +38,6 @@ class Parts:
 def built(nodes: Mapping[str, PregelNode | NodeBuilder]) -> dict[str, PregelNode]:
     """The nodes, those that were still being described as they are now."""
     return {name: node.build() if isinstance(node, NodeBuilder) else node for name, node in nodes.items()}
-
-
-def policies_of(given: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryPolicy, ...]:
-    """One retry policy, which is a tuple itself, or several."""
-    return (given,) if isinstance(given, RetryPolicy) else tuple(given or ())
 
 
 # What can be wrong with it
@@ -143,7 +139,13 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
         triggers=node.triggers,
         reader=Reader(bare=node.channels) if isinstance(node.channels, str) else Reader(keys=node.channels),
         writer=_writer(node.writes),
-        policies=_policies(parts, node),
+        policies=policies_of(
+            name,
+            node.calling,
+            retry=node.retry_policies or parts.retry_policy,
+            timeout=node.timeout,
+            cache=node.cache_policy or parts.cache_policy,
+        ),
         tags=node.tags,
         metadata=node.metadata,
     )
@@ -151,15 +153,6 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
 
 def _hand_on(given: Any) -> Any:
     return given
-
-
-def _policies(parts: Parts, node: PregelNode) -> Policies | None:
-    policies = Policies(
-        retry=node.retry_policies or parts.retry_policy,
-        timeout=node.timeout,
-        cache=node.cache_policy or parts.cache_policy,
-    )
-    return None if policies == Policies() else policies
 
 
 def _writer(entries: tuple[ChannelWrite, ...]) -> Callable[[Any], list[tuple[str, Any]]]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from perdure.constants import MISSING
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.pregel.callables import calling_of, check_callable
 from perdure.pregel.plan import Calling
+from perdure.pregel.policies import Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.pregel.runnables import invocation_of, is_runnable
+
+_A_NODE: Final = "a node"
 
 
 class ChannelWrite(NamedTuple):
@@ -164,20 +166,17 @@ class NodeBuilder:
 
     def add_retry_policies(self, *policies: RetryPolicy) -> Self:
         """Run the node again as the first policy says that matches its error; in place of the graph's."""
-        self._retry_policies.extend(policies)
+        self._retry_policies.extend(retry_policies(_A_NODE, policies) or ())
         return self
 
     def add_cache_policy(self, policy: CachePolicy) -> Self:
         """Use results again for equal inputs; in place of the graph's policy."""
-        self._cache_policy = policy
+        self._cache_policy = checked_cache_policy(_A_NODE, policy)
         return self
 
-    def set_timeout(self, timeout: float | timedelta | TimeoutPolicy | None) -> Self:
+    def set_timeout(self, timeout: Timeout) -> Self:
         """Bound each attempt: a number is seconds from its beginning to its end; None: no bound."""
-        if timeout is None or isinstance(timeout, TimeoutPolicy):
-            self._timeout = timeout
-        else:
-            self._timeout = TimeoutPolicy(run_timeout=timeout)
+        self._timeout = timeout_policy(_A_NODE, timeout)
         return self
 
     def build(self) -> PregelNode:

@@ -16,10 +16,11 @@ from perdure.config import RunnableConfig, merge_configs
 from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, RetryPolicy, StreamMode
 from perdure.errors import GraphValidationError
-from perdure.pregel.assembly import Parts, assemble, built, check, policies_of
+from perdure.pregel.assembly import Parts, assemble, built, check
 from perdure.pregel.builder import NodeBuilder, PregelNode
 from perdure.pregel.names import EVERY_NODE, names_of, nearest
 from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.policies import checked_cache_policy, retry_policies
 
 
 class Options(TypedDict, total=False):
@@ -102,8 +103,8 @@ class Frame:
             output_channels=output_channels,
             stream_channels=stream_channels,
             interrupt_nodes=_listed(interrupt_before_nodes) + _listed(interrupt_after_nodes),
-            retry_policy=policies_of(retry_policy),
-            cache_policy=cache_policy,
+            retry_policy=retry_policies("the graph", retry_policy) or (),
+            cache_policy=checked_cache_policy("the graph", cache_policy),
         )
         self.checkpointer = checkpointer
         self.store = store
