@@ -15,8 +15,7 @@ from typing import Final
 import anyio
 
 from perdure.cache.base import BaseCache, FullKey
-from perdure.constants import START, TASKS
-from perdure.data import CachePolicy
+from perdure.constants import TASKS
 from perdure.errors import UnserializableValueError
 from perdure.pregel.cache_key import KeylessError, Place, place_of
 from perdure.pregel.once import Once
@@ -32,14 +31,7 @@ CACHE_SECONDS: Final = 2.0
 
 def node_cache(plan: Plan, scope: Scope) -> NodeCache | None:
     """What a run of this graph has to do with a cache; mostly nothing."""
-    if scope.cache is None:
-        return None
-    policies = {
-        name: spec.policies.cache
-        for name, spec in plan.nodes.items()
-        if name != START and spec.policies is not None and spec.policies.cache is not None
-    }
-    return NodeCache(plan, scope.cache, policies) if policies else None
+    return None if scope.cache is None or not plan.cached else NodeCache(plan, scope.cache)
 
 
 class NodeCache:
@@ -48,12 +40,11 @@ class NodeCache:
     It never fails the run, nor holds it up for long: what does not answer is not asked again by this run.
     """
 
-    __slots__ = ("_cache", "_failed", "_missed", "_plan", "_policies")
+    __slots__ = ("_cache", "_failed", "_missed", "_plan")
 
-    def __init__(self, plan: Plan, cache: BaseCache, policies: dict[str, CachePolicy]) -> None:
+    def __init__(self, plan: Plan, cache: BaseCache) -> None:
         self._plan = plan
         self._cache = cache
-        self._policies = policies
         self._missed: dict[Task, Place] = {}
         self._failed = False
 
@@ -104,7 +95,7 @@ class NodeCache:
         """Where the results would be of those tasks that can be cached."""
         places = {}
         for task in tasks:
-            policy = self._policies.get(task.name)
+            policy = self._plan.cached.get(task.name)
             if policy is not None and task.failure is None:
                 try:
                     places[task] = place_of(self._plan, task, policy, self._cache.serde)

@@ -45,6 +45,7 @@ class Loop:
         breakpoints: where the run stops on purpose; None: nowhere.
         approved: whether the superstep that is next was stopped before already.
         report: tells of the superstep that runs now, with debug on.
+        versioned: whether channels have versions, by which the thread is read again, or a report is made.
         cached: where results of its nodes are looked up; None if they are not.
     """
 
@@ -70,6 +71,7 @@ class Loop:
         "state",
         "step",
         "tasks",
+        "versioned",
     )
 
     def __init__(
@@ -100,6 +102,7 @@ class Loop:
         self.breakpoints = breakpoints
         self.approved = False
         self._output = frozenset(names_of(output_keys))
+        self.versioned = recorder is not None or scope.debug
         self._observes = recorder is not None or events is not None or scope.watch is not None
         self.cached = node_cache(plan, scope)
         self.budget = scope.settings.recursion_limit
@@ -233,7 +236,7 @@ class Loop:
 
     async def _apply(self, tasks: list[Task]) -> None:
         checkpoint_id = self.ids.next()
-        changed, updated = apply(self.state, tasks, checkpoint_id, undo=self.recorder is not None)
+        changed, updated = apply(self.state, tasks, checkpoint_id, stored=self.versioned)
         self.checkpoint_id, self.source, self.step = checkpoint_id, "loop", self.step + 1
         failure: Exception | None = None
         try:

@@ -26,7 +26,7 @@ from perdure.constants import (
 )
 from perdure.data import Command, Durability
 from perdure.errors import MissingNodeError
-from perdure.pregel.apply import apply
+from perdure.pregel.apply import Applied, apply
 from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
@@ -36,7 +36,7 @@ from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
 from perdure.pregel.renames import follow
 from perdure.pregel.scope import Scope
-from perdure.pregel.session import Session
+from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
 from perdure.pregel.stream import Events
 from perdure.pregel.task import Task, Writes
@@ -134,22 +134,25 @@ def new_loop(
 async def start(loop: Loop, given: Mapping[str, Any]) -> None:
     """Write an input; what the thread still had to do is dropped."""
     superstep = loop.superstep()
+    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
+    dropped = _left_to_do(loop, superstep) if loop.state.versions else []
+    applied = await _apply_input(loop, [*dropped, written])
+    loop.put_values(applied.changed)
+    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+def _left_to_do(loop: Loop, superstep: Superstep) -> list[Task]:
+    """What the thread would do next, with what waits until nothing else is left; without inputs."""
     versions = loop.state.versions
     for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
         del versions[foreign]
     for deferred in loop.plan.deferred & loop.plan.triggered.keys():
-        loop.state.finish(deferred)  # so that what it waited with is dropped like the rest
-    dropped = [
+        loop.state.finish(deferred)
+    return [
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
     ]
-    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
-    loop.checkpoint_id = loop.ids.next()
-    applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
-    await _record_opening(loop, "input", applied.changed)
-    loop.put_values(applied.changed)
-    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
 
 
 async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
@@ -162,11 +165,15 @@ async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
 
 async def start_with(loop: Loop, command: Command) -> None:
     """Write a command to a thread that has nothing stored."""
-    task = command_task(loop.plan, command, loop.superstep())
-    loop.checkpoint_id = loop.ids.next()
-    applied = apply(loop.state, [task], loop.checkpoint_id)
-    await _record_opening(loop, "input", applied.changed)
+    applied = await _apply_input(loop, [command_task(loop.plan, command, loop.superstep())])
     loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+async def _apply_input(loop: Loop, tasks: Sequence[Task]) -> Applied:
+    loop.checkpoint_id = loop.ids.next()
+    applied = apply(loop.state, tasks, loop.checkpoint_id, stored=loop.versioned)
+    await _record_opening(loop, "input", applied.changed)
+    return applied
 
 
 async def resume(

@@ -141,6 +141,7 @@ class Plan:
     What follows from nodes and channels:
 
         triggered: which nodes a channel can start.
+        cached: the nodes whose results may be cached, and how.
         untracked: state keys that are never stored.
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
@@ -169,6 +170,7 @@ class Plan:
     renamed: Mapping[str, str] = field(default_factory=dict)
 
     triggered: Mapping[str, tuple[str, ...]] = field(init=False)
+    cached: Mapping[str, CachePolicy] = field(init=False)
     untracked: frozenset[str] = field(init=False)
     plain: frozenset[str] = field(init=False)
     triggers: frozenset[str] = field(init=False)
@@ -186,6 +188,11 @@ class Plan:
         engine = {key: channel for key, channel in channels.items() if key not in self.state_keys}
         follows = {
             "triggered": _index_triggers(self.nodes),
+            "cached": {
+                name: spec.policies.cache
+                for name, spec in self.nodes.items()
+                if name != START and spec.policies is not None and spec.policies.cache is not None
+            },
             "untracked": _those(state, lambda channel: isinstance(channel, UntrackedValue)),
             "plain": _those(state, lambda channel: type(channel) is LastValue),
             "triggers": _those(engine, lambda channel: type(channel) is EphemeralValue) - {START},
