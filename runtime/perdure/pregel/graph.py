@@ -171,11 +171,11 @@ class Pregel(Frame):
 
         Otherwise what that run had been given, and had not stored anything of, would be lost.
         """
-        saver, thread_id = request.saver, request.settings.thread_id
-        asked = request.input is None and request.settings.checkpoint_id is None and running_task() is None
-        if not asked or thread_id is None or not isinstance(saver, LeasedSaver):
+        saver, settings = request.saver, request.settings
+        asked = request.input is None and settings.checkpoint_id is None and request.scope.above is None
+        if not asked or settings.thread_id is None or not isinstance(saver, LeasedSaver):
             return request
-        orphans = await saver.aorphans(graph=self.name, thread_id=thread_id)
+        orphans = await saver.aorphans(graph=self.name, thread_id=settings.thread_id)
         return _continuing(request, orphans[0]) if orphans else request
 
     async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:

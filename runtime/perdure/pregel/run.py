@@ -42,14 +42,14 @@ from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, s
 from perdure.pregel.runner import clean_up
 from perdure.pregel.session import CommitLine, Session, Superstep
 from perdure.pregel.state import ThreadState
-from perdure.pregel.task import Task, running_task
+from perdure.pregel.task import Task
 from perdure.pregel.writes import refuse_unknown_keys
 
 
 async def run_graph(request: RunRequest) -> Any:
     """Run a graph from its opening to its end and return the output."""
     request = _accepted(request)
-    parent = running_task()
+    parent: Task | None = request.scope.above
     if parent is not None and parent.watch is not None:
         parent.watch.admit(request.plan.name)
     session = None if parent is None or request.saver is False else parent.superstep.session
@@ -105,7 +105,7 @@ def _accepted(request: RunRequest) -> RunRequest:
 
 
 def _check_command(request: RunRequest, command: Command) -> None:
-    stored = running_task() is not None or isinstance(request.saver, BaseCheckpointSaver)
+    stored = request.scope.above is not None or isinstance(request.saver, BaseCheckpointSaver)
     superstep = Superstep("", "", 0, request.scope, None, request.settings.recursion_limit)
     check_command(request.plan, command, superstep, stored=stored)
 
