@@ -18,8 +18,8 @@ from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.cache_key import namespace_of
 from perdure.pregel.frame import Frame
 from perdure.pregel.names import names_of, nearest
-from perdure.pregel.opening import RunRequest
 from perdure.pregel.plan import Described
+from perdure.pregel.request import RunRequest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from perdure.clock import IdSource
 from perdure.constants import INTERRUPT, START
 from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.apply import apply
-from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.cached import node_cache
 from perdure.pregel.commit import Recorder
 from perdure.pregel.deadline import within
@@ -21,13 +20,12 @@ from perdure.pregel.failures import add_note
 from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.handoff import ending_of
 from perdure.pregel.names import names_of
-from perdure.pregel.plan import Calling, Plan
+from perdure.pregel.plan import Calling
 from perdure.pregel.prepare import prepare
+from perdure.pregel.request import RunRequest
 from perdure.pregel.runner import clean_up, run_tasks
-from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
-from perdure.pregel.stream import Events
 from perdure.pregel.task import Task
 from perdure.pregel.writes import update_event
 
@@ -76,35 +74,32 @@ class Loop:
 
     def __init__(
         self,
-        plan: Plan,
+        request: RunRequest,
         state: ThreadState,
-        scope: Scope,
         ids: IdSource,
-        *,
-        session: Session | None,
-        recorder: Recorder | None,
         namespace: str,
-        root: bool,
-        output_keys: str | Sequence[str],
-        events: Events | None,
-        breakpoints: Breakpoints | None = None,
+        *,
+        session: Session | None = None,
+        recorder: Recorder | None = None,
+        root: bool = True,
     ) -> None:
-        self.plan = plan
-        self.state = state
+        scope = request.scope
+        self.plan = request.plan
         self.scope = scope
+        self.output_keys = request.output_keys
+        self.events = request.events
+        self.breakpoints = request.breakpoints
+        self.state = state
         self.ids = ids
+        self.namespace = namespace
         self.session = session
         self.recorder = recorder
-        self.namespace = namespace
         self.root = root
-        self.output_keys = output_keys
-        self.events = events
-        self.breakpoints = breakpoints
         self.approved = False
-        self._output = frozenset(names_of(output_keys))
+        self._output = frozenset(names_of(request.output_keys))
         self.versioned = recorder is not None or scope.debug
-        self._observes = recorder is not None or events is not None or scope.watch is not None
-        self.cached = node_cache(plan, scope)
+        self._observes = recorder is not None or request.events is not None or scope.watch is not None
+        self.cached = node_cache(request.plan, scope)
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import uuid6
 
 from perdure.channels.named_barrier_value import arrived
-from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
-from perdure.clock import Clock, IdSource
-from perdure.config import RunSettings
+from perdure.checkpoint.base import CheckpointTuple, PendingWrite
 from perdure.constants import (
     ERROR,
     ERROR_SOURCE,
@@ -24,10 +21,9 @@ from perdure.constants import (
     TASKS,
     is_trigger,
 )
-from perdure.data import Command, Durability
+from perdure.data import Command
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import Applied, apply
-from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
 from perdure.pregel.handlers import restore_handler, with_handlers
@@ -35,48 +31,14 @@ from perdure.pregel.loop import Loop
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
 from perdure.pregel.renames import follow
-from perdure.pregel.scope import Scope
+from perdure.pregel.request import RunRequest
 from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
-from perdure.pregel.stream import Events
 from perdure.pregel.task import Task, Writes
 
 logger = logging.getLogger("perdure")
 
 _REMEDY: Final = "If a node was renamed, say so: compile(renamed={'<old name>': '<new name>'})."
-
-
-@dataclass(slots=True, kw_only=True)
-class RunRequest:
-    """A run as asked for.
-
-    Attributes:
-        input: None continues what is stored.
-        saver: None stores nothing, unless a surrounding run does; False stores nothing at all.
-        orphan: given when this run continues one whose process is gone.
-    """
-
-    plan: Plan
-    input: Any
-    scope: Scope
-    saver: BaseCheckpointSaver | bool | None
-    durability: Durability
-    output_keys: str | Sequence[str]
-    events: Events | None = None
-    breakpoints: Breakpoints | None = None
-    orphan: Orphan | None = None
-
-    @property
-    def settings(self) -> RunSettings:
-        return self.scope.settings
-
-    @property
-    def clock(self) -> Clock:
-        return self.scope.clock
-
-    def with_settings(self, settings: RunSettings) -> RunRequest:
-        """The same run, differently configured."""
-        return replace(self, scope=replace(self.scope, settings=settings))
 
 
 def stored_loop(
@@ -86,6 +48,7 @@ def stored_loop(
     parent: Task | None = None,
     namespace: str = "",
 ) -> Loop:
+    """A run on what is stored; below the node of `parent`, if that is given."""
     plan = request.plan
     followed = None if head is None else follow(plan, head)
     head = None if followed is None else followed.stored
@@ -99,36 +62,12 @@ def stored_loop(
     recorder = Recorder(plan, state, session, namespace, head, metadata)
     if followed is not None:
         recorder.store_again(followed.channels)
-    loop = new_loop(request, state, session.ids, session, recorder, namespace, root=parent is None)
+    root = parent is None
+    loop = Loop(request, state, session.ids, namespace, session=session, recorder=recorder, root=root)
     if head is not None:
         loop.checkpoint_id = id_of(head)
         loop.source, loop.step = head.metadata.get("source", "loop"), head.metadata.get("step", -2)
     return loop
-
-
-def new_loop(
-    request: RunRequest,
-    state: ThreadState,
-    ids: IdSource,
-    session: Session | None = None,
-    recorder: Recorder | None = None,
-    namespace: str = "",
-    *,
-    root: bool = True,
-) -> Loop:
-    return Loop(
-        request.plan,
-        state,
-        request.scope,
-        ids,
-        session=session,
-        recorder=recorder,
-        namespace=namespace,
-        root=root,
-        output_keys=request.output_keys,
-        events=request.events,
-        breakpoints=request.breakpoints,
-    )
 
 
 async def start(loop: Loop, given: Mapping[str, Any]) -> None:

@@ -38,7 +38,8 @@ from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
 from perdure.pregel.objects import mapping_of
-from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, start_with, stored_loop
+from perdure.pregel.opening import id_of, resume, start, start_with, stored_loop
+from perdure.pregel.request import RunRequest
 from perdure.pregel.runner import clean_up
 from perdure.pregel.session import CommitLine, Session, Superstep
 from perdure.pregel.state import ThreadState
@@ -63,7 +64,7 @@ async def run_graph(request: RunRequest) -> Any:
         return await _run_root(request, saver, require_thread(request.settings))
     _require_input(request)
     namespace = "" if parent is None else parent.child_namespace()
-    loop = new_loop(request, ThreadState(request.plan), LocalIds(), namespace=namespace)
+    loop = Loop(request, ThreadState(request.plan), LocalIds(), namespace)
     await _begin(loop, request.input)
     return await loop.run()
 
