@@ -11,9 +11,11 @@ import uuid6
 from perdure.channels.named_barrier_value import arrived
 from perdure.checkpoint.base import CheckpointTuple, PendingWrite
 from perdure.constants import (
+    BRANCH,
     ERROR,
     ERROR_SOURCE,
     INPUT,
+    JOIN,
     NO_WRITES,
     PULL,
     RESERVED_SLOTS,
@@ -243,10 +245,10 @@ def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
 
 def _awaited_node(channel: str, stored: Any) -> str | None:
     """The node that a stored trigger is about to start, if it is one and does."""
-    if channel.startswith("branch:to:"):
-        return channel.removeprefix("branch:to:")
-    if channel.startswith("join:") and isinstance(stored, list | dict):
-        starts, _, end = channel.removeprefix("join:").rpartition(":")
+    if channel.startswith(BRANCH):
+        return channel.removeprefix(BRANCH)
+    if channel.startswith(JOIN) and isinstance(stored, list | dict):
+        starts, _, end = channel.removeprefix(JOIN).rpartition(":")
         if set("+".join(arrived(stored)).split("+")) == set(starts.split("+")):
             return end
     return None
