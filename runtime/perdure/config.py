@@ -33,6 +33,10 @@ class RunnableConfig(TypedDict, total=False):
     callbacks: Any
 
 
+Config = RunnableConfig | Mapping[str, Any]
+"""What is taken for one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """A parsed RunnableConfig.
@@ -118,9 +122,7 @@ def passed_on(config: Mapping[str, Any], surrounding: RunSettings, namespace: st
     }
 
 
-def parse_config(
-    config: RunnableConfig | Mapping[str, Any] | None, surrounding: RunSettings = _DEFAULT
-) -> RunSettings:
+def parse_config(config: Config | None, surrounding: RunSettings = _DEFAULT) -> RunSettings:
     """Read a config once, refusing what cannot be meant.
 
     What it leaves out is taken from the `surrounding` run, but for what addresses a thread.

@@ -12,7 +12,7 @@ from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.config import RunnableConfig, merge_configs
+from perdure.config import Config, merge_configs
 from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, RetryPolicy, StreamMode
 from perdure.errors import GraphValidationError
@@ -119,7 +119,7 @@ class Frame:
         self.debug = debug
         self.subgraphs: Mapping[str, Any] = {}
         self.builder: Any = None
-        self.config: RunnableConfig | Mapping[str, Any] | None = None
+        self.config: Config | None = None
         self._clock = clock
         if auto_validate:
             self.validate()
@@ -195,7 +195,7 @@ class Frame:
             setattr(copied, name, value)
         return copied
 
-    def with_config(self, config: RunnableConfig | Mapping[str, Any] | None = None, **more: Any) -> Self:
+    def with_config(self, config: Config | None = None, **more: Any) -> Self:
         """This graph, bound to a config. What a call says counts more, what a surrounding run says less.
 
         Tags are joined, metadata and configurable merged key by key. Keywords are more keys of the config.

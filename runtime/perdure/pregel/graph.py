@@ -7,10 +7,10 @@ import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
-from perdure.config import RunnableConfig, RunSettings, merge_configs, parse_config, passed_on, require_thread
+from perdure.config import Config, RunSettings, merge_configs, parse_config, passed_on, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.batch import all_of
@@ -27,9 +27,7 @@ from perdure.pregel.stream import Events, stream
 from perdure.pregel.task import Task, running_task
 from perdure.pregel.timeouts import seconds
 
-Config = RunnableConfig | Mapping[str, Any]
-
-_DURABILITIES = ("sync", "async", "exit")
+_DURABILITIES = get_args(Durability)
 
 
 class Pregel(Frame):
@@ -51,7 +49,7 @@ class Pregel(Frame):
     async def ainvoke(
         self,
         input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        config: Config | None = None,
         *,
         context: Any = None,
         output_keys: str | Sequence[str] | None = None,
@@ -126,7 +124,7 @@ class Pregel(Frame):
     def astream(
         self,
         input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        config: Config | None = None,
         *,
         context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
@@ -178,7 +176,7 @@ class Pregel(Frame):
         orphans = await saver.aorphans(graph=self.name, thread_id=settings.thread_id)
         return _continuing(request, orphans[0]) if orphans else request
 
-    async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:
+    async def aget_state(self, config: Config) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that the config names."""
         settings = parse_config(merge_configs(self.config, config) if self.config else config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
@@ -230,7 +228,7 @@ class Pregel(Frame):
     def _request(
         self,
         input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None,
+        config: Config | None,
         context: Any,
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
@@ -262,7 +260,7 @@ class Pregel(Frame):
 
     def _scope(
         self,
-        config: RunnableConfig | Mapping[str, Any] | None,
+        config: Config | None,
         context: Any,
         events: Events | None,
         parent: Task | None,
@@ -284,9 +282,7 @@ class Pregel(Frame):
             step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
         )
 
-    def _settings(
-        self, config: RunnableConfig | Mapping[str, Any] | None, parent: Task | None
-    ) -> RunSettings:
+    def _settings(self, config: Config | None, parent: Task | None) -> RunSettings:
         """What the call says, then what this graph is bound to, then what the surrounding run says."""
         if parent is not None and config:
             config = passed_on(config, parent.superstep.scope.settings, parent.namespace)

@@ -199,22 +199,19 @@ class Loop:
             self.scope.watch.progress()
         if self.recorder is not None and task.superstep.unfinished:
             self.recorder.task_finished(task)
-        if self.events is not None and self.events.updates and task.spec.name != START:
-            if task.spec.calling is Calling.CACHED:
-                self.put_update(task, __metadata__={"cached": True})
-            else:
-                self.put_update(task)
+        if self.events is not None and task.spec.name != START:
+            self.put_update(task, cached=task.spec.calling is Calling.CACHED)
 
     async def handler_begins(self, failed: Task) -> None:
         """A task has failed; return when its handler may begin."""
         if self.recorder is not None:
             await self.recorder.handler_begins(failed)
 
-    def put_update(self, task: Task, **extra: Any) -> None:
-        """Tell the reader what a task wrote."""
-        if self.events is not None:
-            update = update_event(task, self.output_keys, self._output)
-            self.events.put("updates", {task.name: update, **extra})
+    def put_update(self, task: Task, *, cached: bool) -> None:
+        """Tell the reader what a task wrote; and if so, that it did not run for that."""
+        if self.events is not None and self.events.updates:
+            update = {task.name: update_event(task, self.output_keys, self._output)}
+            self.events.put("updates", {**update, "__metadata__": {"cached": True}} if cached else update)
 
     def put_values(self, changed: Set[str] | None = None) -> None:
         """Tell the reader what the output is now; if what changed is given, only if the output did."""

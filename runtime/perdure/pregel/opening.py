@@ -152,8 +152,8 @@ async def resume(
         restore(loop.plan, loop.tasks, head.pending_writes or ())
     loop.put_values()
     for task in with_handlers(loop.tasks):
-        if task.writes is not None and loop.events is not None and loop.events.updates:
-            loop.put_update(task, __metadata__={"cached": True})
+        if task.writes is not None:
+            loop.put_update(task, cached=True)
 
 
 def _keep_command(loop: Loop, command: Command, kept: Mapping[str, Writes]) -> None:
