@@ -8,7 +8,7 @@ from inspect import isawaitable
 from typing import Any
 
 from perdure.channels.base import shallow_copy
-from perdure.constants import ROOT, START
+from perdure.constants import INPUT, ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
 from perdure.pregel.failures import add_note
@@ -102,10 +102,10 @@ def _shares_a_name(update: Any, keys: frozenset[str]) -> bool:
 
 def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
     shown = repr(result) if len(repr(result)) <= 60 else repr(result)[:60] + "…"
-    if task.name == START:
+    if task.name == INPUT:
         return InvalidUpdateError(
-            f"Expected dict, got {shown}: the input of this graph is a mapping of its state's keys, "
-            f"not {type(result).__name__}."
+            f"Expected dict, got {shown}: the update of an input Command is a mapping of state keys or a "
+            f"list of pairs, not {type(result).__name__}."
         )
     hint = " Did you forget `await`?" if isawaitable(result) else ""
     return InvalidUpdateError(
@@ -149,7 +149,7 @@ _warned = Once()
 
 
 def _source(task: Task) -> str:
-    return "The input" if task.name == START else f"Node {task.name!r}"
+    return "The input" if task.name in (START, INPUT) else f"Node {task.name!r}"
 
 
 def _refuse_or_warn(plan: Plan, task: Task, what: str, message: str, remedy: str = "") -> None:

@@ -255,7 +255,10 @@ async def test_a_goto_that_is_no_destination_is_refused() -> None:
 
 
 async def test_an_update_that_is_none_is_refused() -> None:
-    assert "Expected dict, got 3" in await refusal(Command(update=3), InvalidUpdateError)
+    assert await refusal(Command(update=3), InvalidUpdateError) == (
+        "Expected dict, got 3: the update of an input Command is a mapping of state keys or a list of pairs, "
+        "not int."
+    )
 
 
 async def test_a_child_graph_takes_a_command() -> None:
@@ -272,5 +275,5 @@ async def test_a_child_graph_takes_a_command() -> None:
 async def test_a_key_that_the_state_does_not_have_is_warned_of() -> None:
     graph = chain(["a"], {"a": logs("a")}).compile(name="warned")
 
-    with pytest.warns(UserWarning, match="'lok', which is not a key of the state"):
+    with pytest.warns(UserWarning, match="The input wrote to 'lok', which is not a key of the state"):
         await graph.ainvoke(Command(update={"lok": 1}, goto="a"))
