@@ -24,13 +24,12 @@ from perdure.graph.actions import name_of
 from perdure.graph.branches import Path, branch_of
 from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
 from perdure.graph.compile import plan_of
-from perdure.graph.declared import check_destinations, check_name, labels_of, renamed
+from perdure.graph.declared import check_destinations, check_name, labels_of, renamed, renamed_schemas
 from perdure.graph.description import Description, NodeDefaults, StateNode
 from perdure.graph.drawing import Drawable, outline_of
 from perdure.graph.runnables import action_of
 from perdure.graph.structure import structure_warnings
 from perdure.pregel.graph import Pregel
-from perdure.pregel.names import nearest
 from perdure.pregel.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 
 logger = logging.getLogger("perdure")
@@ -81,14 +80,13 @@ class StateGraph(Description):
             output_schema: the keys that a result shows; default: those of the state schema.
             deprecated: `config_schema`, `input` and `output`, older names of the other three.
         """
-        given = {
+        _warn_if_no_type(state_schema)
+        schemas = {
             "context_schema": context_schema,
             "input_schema": input_schema,
             "output_schema": output_schema,
         }
-        given.update(_renamed(deprecated, given))
-        _warn_if_no_type(state_schema)
-        super().__init__(state_schema, **given)
+        super().__init__(state_schema, **renamed_schemas(deprecated, schemas))
         self.compiled = False
 
     def add_node(
@@ -345,19 +343,6 @@ class StateGraph(Description):
             logger.warning(
                 "Adding a %s to a graph that has been compiled does not change what was compiled.", what
             )
-
-
-_RENAMED = {"config_schema": "context_schema", "input": "input_schema", "output": "output_schema"}
-
-
-def _renamed(deprecated: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Deprecated keywords under the names they have now."""
-    for name in deprecated.keys() - _RENAMED.keys():
-        raise TypeError(f"StateGraph() got an unexpected keyword argument {name!r}." + nearest(name, given))
-    return {
-        _RENAMED[name]: renamed(name, value, _RENAMED[name], given[_RENAMED[name]])
-        for name, value in deprecated.items()
-    }
 
 
 def _warn_if_no_type(schema: Any) -> None:
