@@ -84,8 +84,10 @@ class Pregel(Frame):
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        request = self._request(input, config, context, output_keys, durability, None, debug)
-        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
+        stops = self._breakpoints(interrupt_before, interrupt_after)
+        request = self._request(
+            input, config, context, output_keys, durability, debug=debug, breakpoints=stops
+        )
         return await run_graph(request if input is not None else await self._resumed(request))
 
     async def abatch(
@@ -148,8 +150,10 @@ class Pregel(Frame):
         """
         events = Events(self.stream_mode if stream_mode is None else stream_mode)
         keys = self.stream_channels if output_keys is None else output_keys
-        request = self._request(input, config, context, keys, durability, events, debug)
-        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
+        stops = self._breakpoints(interrupt_before, interrupt_after)
+        request = self._request(
+            input, config, context, keys, durability, events=events, debug=debug, breakpoints=stops
+        )
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
@@ -161,7 +165,7 @@ class Pregel(Frame):
 
         Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
-        request = self._request(None, None, None, None, orphan.durability, None)
+        request = self._request(None, None, None, None, orphan.durability)
         return await run_graph(_continuing(request, orphan))
 
     async def _resumed(self, request: RunRequest) -> RunRequest:
@@ -232,8 +236,10 @@ class Pregel(Frame):
         context: Any,
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
-        events: Events | None,
+        *,
+        events: Events | None = None,
         debug: bool | None = None,
+        breakpoints: Breakpoints | None = None,
     ) -> RunRequest:
         if durability is not None and durability not in _DURABILITIES:
             raise GraphValidationError(
@@ -256,6 +262,7 @@ class Pregel(Frame):
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
             events=events,
+            breakpoints=breakpoints,
         )
 
     def _scope(
