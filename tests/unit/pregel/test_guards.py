@@ -74,8 +74,8 @@ def per_step(graph: Pregel, given: dict[str, Any] | None = None, few: int = 20, 
     return (more - less) / (many - few)
 
 
-def test_a_run_of_one_node_takes_at_most_280_calls() -> None:
-    assert calls(chained(1).ainvoke({"x": 0})) <= 280
+def test_a_run_of_one_node_takes_at_most_270_calls() -> None:
+    assert calls(chained(1).ainvoke({"x": 0})) <= 270
 
 
 def test_a_superstep_of_one_task_takes_at_most_60_calls() -> None:
