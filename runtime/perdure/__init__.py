@@ -1,10 +1,28 @@
 """Perdure: an asyncio-native agent runtime with Postgres durability."""
 
+from perdure.cache.memory import InMemoryCache
 from perdure.checkpoint.memory import InMemorySaver
+from perdure.config import RunnableConfig, get_config, get_store, get_stream_writer
 from perdure.constants import END, START
-from perdure.data import Command, Overwrite, PregelTask, Send, StateSnapshot
-from perdure.graph.state import StateGraph
+from perdure.data import (
+    CachePolicy,
+    Command,
+    NodeError,
+    Overwrite,
+    PregelTask,
+    RetryPolicy,
+    Send,
+    StateSnapshot,
+    StreamWriter,
+    TimeoutPolicy,
+)
+from perdure.errors import PerdureError, failures_of
+from perdure.graph.state import CompiledStateGraph, StateGraph
+from perdure.managed import IsLastStep, RemainingSteps
+from perdure.pregel.builder import NodeBuilder
 from perdure.pregel.graph import Pregel
+from perdure.pregel.retry import default_retry_on
+from perdure.runtime import Runtime, get_runtime
 from perdure.service.recovery import Recovered, recover
 
 __all__ = [
@@ -15,8 +33,27 @@ __all__ = [
     "Send",
     "Command",
     "Overwrite",
+    "IsLastStep",
+    "RemainingSteps",
+    # how its nodes run
+    "RetryPolicy",
+    "default_retry_on",
+    "TimeoutPolicy",
+    "CachePolicy",
+    "InMemoryCache",
+    "NodeError",
+    # inside a node
+    "Runtime",
+    "StreamWriter",
+    "get_runtime",
+    "get_config",
+    "get_store",
+    "get_stream_writer",
     # running it
-    "Pregel",
+    "CompiledStateGraph",
+    "RunnableConfig",
+    "PerdureError",
+    "failures_of",
     # keeping it
     "InMemorySaver",
     "StateSnapshot",
@@ -24,4 +61,7 @@ __all__ = [
     # going on after a crash
     "recover",
     "Recovered",
+    # the layer below
+    "Pregel",
+    "NodeBuilder",
 ]

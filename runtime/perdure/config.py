@@ -1,13 +1,15 @@
-"""A run's configuration: a plain mapping for callers, parsed once into RunSettings."""
+"""A run's configuration: a mapping for callers, parsed once into RunSettings; nodes can ask for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict, cast
 
 from perdure.constants import DEFAULT_RECURSION_LIMIT
-from perdure.errors import GraphValidationError, MissingThreadError
+from perdure.context import current_task
+from perdure.data import StreamWriter
+from perdure.errors import GraphValidationError, MissingThreadError, NotInNodeError
 
 
 class RunnableConfig(TypedDict, total=False):
@@ -29,6 +31,10 @@ class RunnableConfig(TypedDict, total=False):
     run_id: str
     run_name: str
     callbacks: Any
+
+
+Config = RunnableConfig | Mapping[str, Any]
+"""What is taken for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +132,7 @@ def passed_on(config: Mapping[str, Any], surrounding: RunSettings, namespace: st
     }
 
 
-def parse_config(
-    config: RunnableConfig | Mapping[str, Any] | None, surrounding: RunSettings = _DEFAULT
-) -> RunSettings:
+def parse_config(config: Config | None, surrounding: RunSettings = _DEFAULT) -> RunSettings:
     """Read a config once, refusing what cannot be meant.
 
     What it leaves out is taken from the `surrounding` run, but for what addresses a thread.
@@ -178,3 +182,45 @@ def require_thread(settings: RunSettings) -> str:
             'config={"configurable": {"thread_id": "..."}}.'
         )
     return settings.thread_id
+
+
+# What code below a node can ask for
+
+
+class RunningTask(Protocol):
+    """What the engine leaves in `current_task`."""
+
+    def runtime(self) -> Any:
+        """The task's Runtime: its view of its run."""
+        ...
+
+    def config(self) -> RunnableConfig:
+        """The task's config, as a node gets it."""
+        ...
+
+
+def require_task(asked: str) -> RunningTask:
+    """The task whose node is running here. Raises NotInNodeError, which says what was asked, without one."""
+    task = current_task.get()
+    if task is None:
+        raise NotInNodeError(
+            f"Called {asked} outside of a runnable context: no node is running here. Code that a node hands "
+            "to another thread sees it only in a copy of the node's contextvars."
+        )
+    return cast("RunningTask", task)
+
+
+def get_config() -> RunnableConfig:
+    """The config of the node that this is called below."""
+    return require_task("get_config").config()
+
+
+def get_store() -> Any:
+    """The store of the run that this is called in; None if it has none."""
+    return require_task("get_store").runtime().store
+
+
+def get_stream_writer() -> StreamWriter:
+    """What puts "custom" events into the stream of the run that this is called in."""
+    writer: StreamWriter = require_task("get_stream_writer").runtime().stream_writer
+    return writer

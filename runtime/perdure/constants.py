@@ -75,16 +75,21 @@ MISSING: Final = Missing.MISSING
 """Stands for "no value" where None is a value."""
 
 
+BRANCH: Final = "branch:to:"
+JOIN: Final = "join:"
+"""What the names of the channels begin with that a graph makes to start its nodes."""
+
+
 def branch_channel(node: str) -> str:
     """The channel whose availability starts `node`."""
-    return f"branch:to:{node}"
+    return f"{BRANCH}{node}"
 
 
 def is_trigger(channel: str) -> bool:
     """Whether a graph made this channel to start a node."""
-    return channel.startswith(("branch:to:", "join:"))
+    return channel.startswith((BRANCH, JOIN))
 
 
 def join_channel(starts: tuple[str, ...], end: str) -> str:
     """The barrier that starts `end` when every one of `starts` has finished."""
-    return f"join:{'+'.join(starts)}:{end}"
+    return f"{JOIN}{'+'.join(starts)}:{end}"

@@ -42,6 +42,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from perdure.data import NodeError as NodeError  # noqa: PLC0414  # no error, but looked for here too
+
 
 class PerdureError(Exception):
     """The base of every error that Perdure itself raises."""

@@ -6,12 +6,23 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from perdure.config import RunnableConfig
-from perdure.context import current_task
+from perdure.config import get_config, get_store, get_stream_writer, require_task
 from perdure.data import StreamWriter
 from perdure.errors import NotInNodeError
+
+__all__ = [
+    # what a node is given
+    "Runtime",
+    "ExecutionInfo",
+    "ServerInfo",
+    # what code below it can ask for
+    "get_runtime",
+    "get_config",
+    "get_store",
+    "get_stream_writer",
+]
 
 Context = TypeVar("Context")
 Arguments = ParamSpec("Arguments")
@@ -118,43 +129,7 @@ class Runtime(Generic[Context]):
         return call
 
 
-class RunningTask(Protocol):
-    """What the engine leaves in `current_task`."""
-
-    def runtime(self) -> Runtime[Any]:
-        """The task's view of its run."""
-        ...
-
-    def config(self) -> RunnableConfig:
-        """The task's config, as a node gets it."""
-        ...
-
-
 def get_runtime(context_schema: type[Context] | None = None) -> Runtime[Context]:
     """The Runtime of the node that this is called below. The schema only tells type checkers."""
-    return _running("get_runtime").runtime()
-
-
-def get_config() -> RunnableConfig:
-    """The config of the node that this is called below."""
-    return _running("get_config").config()
-
-
-def get_store() -> Any:
-    """The store of the run that this is called in; None if it has none."""
-    return _running("get_store").runtime().store
-
-
-def get_stream_writer() -> StreamWriter:
-    """What puts "custom" events into the stream of the run that this is called in."""
-    return _running("get_stream_writer").runtime().stream_writer
-
-
-def _running(asked: str) -> RunningTask:
-    task = current_task.get()
-    if task is None:
-        raise NotInNodeError(
-            f"Called {asked} outside of a runnable context: no node is running here. Code that a node hands "
-            "to another thread sees it only in a copy of the node's contextvars."
-        )
-    return cast("RunningTask", task)
+    runtime: Runtime[Context] = require_task("get_runtime").runtime()
+    return runtime

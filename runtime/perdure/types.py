@@ -14,6 +14,7 @@ from perdure.data import (
     StreamWriter,
     TimeoutPolicy,
 )
+from perdure.pregel.retry import default_retry_on
 
 __all__ = [
     "CachePolicy",
@@ -28,4 +29,5 @@ __all__ = [
     "StreamMode",
     "StreamWriter",
     "TimeoutPolicy",
+    "default_retry_on",
 ]

@@ -9,21 +9,35 @@ from typing import Annotated, Any, TypedDict, assert_type
 from perdure import (
     END,
     START,
+    CachePolicy,
     Command,
+    CompiledStateGraph,
+    InMemoryCache,
     InMemorySaver,
+    IsLastStep,
+    NodeBuilder,
+    NodeError,
     Pregel,
     Recovered,
+    RemainingSteps,
+    RetryPolicy,
+    RunnableConfig,
+    Runtime,
     Send,
     StateGraph,
     StateSnapshot,
+    StreamWriter,
+    TimeoutPolicy,
+    default_retry_on,
+    failures_of,
+    get_config,
+    get_runtime,
+    get_stream_writer,
     recover,
 )
 from perdure.channels import LastValue
 from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, LeasedSaver
-from perdure.config import RunnableConfig
 from perdure.graph.drawing import Graph
-from perdure.graph.state import CompiledStateGraph
-from perdure.pregel import NodeBuilder
 from perdure.service.sweeper import Sweeper
 from perdure_checkpointers.postgres import PostgresSaver
 
@@ -96,3 +110,35 @@ async def draw(graph: CompiledStateGraph) -> None:
     assert_type(await graph.aget_graph({"configurable": {}}, xray=True), Graph)
     assert_type(graph.get_graph().draw_mermaid(curve_style="basis"), str)
     assert_type(graph.get_graph().draw_png("graph.png"), bytes)
+
+
+class Counted(TypedDict):
+    x: int
+    last: IsLastStep
+    left: RemainingSteps
+
+
+async def informed(state: Counted, runtime: Runtime[str], writer: StreamWriter) -> dict[str, int]:
+    assert_type(state["last"], bool)
+    assert_type(state["left"], int)
+    assert_type(runtime.context, str)
+    assert_type(get_runtime(str), Runtime[str])
+    assert_type(get_config(), RunnableConfig)
+    assert_type(get_stream_writer(), StreamWriter)
+    writer({"x": state["x"]})
+    return {"x": 1}
+
+
+async def handles(state: Counted, error: NodeError) -> Command[str]:
+    return Command(update={"log": [repr(each) for each in failures_of(error.error)]}, goto=error.node)
+
+
+def with_policies() -> CompiledStateGraph:
+    builder = StateGraph(Counted, str).add_node(
+        informed,
+        retry_policy=[RetryPolicy(retry_on=default_retry_on), RetryPolicy(retry_on=(OSError, ValueError))],
+        cache_policy=CachePolicy(key_func=repr, ttl=3),
+        timeout=TimeoutPolicy(idle_timeout=2, refresh_on="heartbeat"),
+        error_handler=handles,
+    )
+    return builder.add_edge(START, "informed").compile(cache=InMemoryCache())

@@ -1,8 +1,7 @@
-"""What a node's action or a conditional edge's path is called, and how."""
+"""What a node's action or a conditional edge's path is named, and what it must be."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, get_origin
@@ -10,9 +9,10 @@ from typing import Any, Final, get_origin
 from perdure.config import RunnableConfig
 from perdure.data import NodeError
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.hints import NO_HINT, first_parameter, hint_of, signature_of, unwrapped
+from perdure.graph.hints import NO_HINT, first_parameter, hint_of
 from perdure.graph.injection import INJECTED_NAMES
-from perdure.pregel.plan import Calling, Injected
+from perdure.pregel.callables import check_callable, signature_of
+from perdure.pregel.plan import Injected
 from perdure.pregel.runnables import is_runnable
 from perdure.runtime import Runtime
 
@@ -33,11 +33,6 @@ def name_of(action: Any, default: str | None = None) -> str:
     return default if default is not None and name == "<lambda>" else str(name)
 
 
-def calling_of(action: Callable[..., Any]) -> Calling:
-    """Whether an action is a coroutine function, in whatever wrapping, or must run in a thread."""
-    return Calling.COROUTINE if inspect.iscoroutinefunction(unwrapped(action)) else Calling.THREAD
-
-
 def check_action(
     name: str, action: Callable[..., Any], injects: tuple[tuple[str, Injected], ...] = ()
 ) -> None:
@@ -50,37 +45,27 @@ def check_path(source: str, path: Callable[..., Any], injects: tuple[tuple[str, 
     _check(f"The conditional edge of {source!r}", path, injects)
 
 
-def _check(what: str, function: Callable[..., Any], injects: tuple[tuple[str, Injected], ...]) -> None:
-    if not callable(function):
-        raise GraphValidationError(f"{what} is {function!r}, which cannot be called.")
-    called = unwrapped(function)
-    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
-        raise NodeSignatureError(f"{what} is a generator; it must return one value, not yield several.")
-    try:
-        signature = signature_of(function)
-    except ValueError:  # a builtin that does not tell; calling it will
-        return
-    _check_first(what, function, signature)
-    try:
-        signature.bind(object(), **dict.fromkeys(parameter for parameter, _ in injects))
-    except TypeError as error:
-        beside = "".join(f", and {parameter!r}" for parameter, _ in injects)
-        raise NodeSignatureError(
-            f"{what} has the signature {signature}, but is called with one argument, the state{beside}: "
-            f"{error}. Beside the state it can ask, by name, for: {INJECTED_NAMES}."
-        ) from None
+def _check(called: str, function: Callable[..., Any], injects: tuple[tuple[str, Injected], ...]) -> None:
+    check_callable(
+        called,
+        function,
+        given="the state",
+        named=(parameter for parameter, _ in injects),
+        remedy=f"Beside the state it can ask, by name, for: {INJECTED_NAMES}.",
+    )
+    _check_first(called, function)
 
 
 _BESIDE_THE_STATE: Final = (RunnableConfig, Runtime, NodeError)
 
 
-def _check_first(what: str, function: Callable[..., Any], signature: inspect.Signature) -> None:
+def _check_first(called: str, function: Callable[..., Any]) -> None:
     """Refuse a function whose state would be made into what it can only be given beside the state."""
-    first = first_parameter(signature)
+    first = first_parameter(signature_of(function))
     hint = NO_HINT if first is None else hint_of(function, first.name)
     typ = get_origin(hint) or hint
     if first is not None and typ in _BESIDE_THE_STATE:
         raise NodeSignatureError(
-            f"{what} takes the state as its first parameter, but {first.name!r} is annotated as a "
+            f"{called} takes the state as its first parameter, but {first.name!r} is annotated as a "
             f"{typ.__name__}. Put a parameter for the state before it."
         )

@@ -10,10 +10,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.constants import END, RESERVED_NODE_NAMES, START, join_channel
 from perdure.errors import GraphValidationError
 from perdure.graph.description import Description
-from perdure.pregel.routing import nearest
-
-EVERY_NODE = "*"
-"""In place of a list of nodes to interrupt at: all of them."""
+from perdure.pregel.names import EVERY_NODE, nearest
 
 
 def check_graph(graph: Description) -> None:
@@ -136,8 +133,8 @@ def check_renamed(graph: Description, renamed: Mapping[str, str]) -> None:
     for old, new in renamed.items():
         if new not in graph.nodes:
             raise GraphValidationError(
-                f"compile(renamed=...) says that node {old!r} is {new!r} now, which is not a node. "
-                f"Known: {', '.join(sorted(graph.nodes))}."
+                f"compile(renamed=...) says that node {old!r} is {new!r} now, which is not a node."
+                + nearest(new, graph.nodes)
             )
         if old in graph.nodes:
             raise GraphValidationError(

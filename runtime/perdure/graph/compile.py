@@ -16,11 +16,11 @@ from perdure.data import Send
 from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.graph.inputs import accept_of
 from perdure.graph.json_schema import schema_maker
-from perdure.graph.policies import handlers_of, policies_of
+from perdure.graph.policies import handlers_of, node_policies
 from perdure.graph.readers import context_of, output_of, readers_of
 from perdure.graph.runnables import run_below
 from perdure.graph.validation import Checks
-from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader, index_triggers, sign, sort_channels
+from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader
 
 _READ_INPUT = Reader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)
@@ -32,21 +32,14 @@ def plan_of(
     graph: Description, name: str, *, strict: bool = False, renamed: Mapping[str, str] | None = None
 ) -> Plan:
     """The plan of a graph that was found to hang together."""
-    channels = _channels(graph)
     checks = Checks(graph)
-    nodes = _nodes(graph, readers_of(checks))
-    state_keys = frozenset(graph.channels)
     return Plan(
         name=name,
-        nodes=nodes,
-        channels=channels,
-        triggered=index_triggers(nodes),
-        state_keys=state_keys,
+        nodes=_nodes(graph, readers_of(checks)),
+        channels=_channels(graph),
+        state_keys=frozenset(graph.channels),
         input_keys=frozenset(key for key in graph.schemas[graph.input_schema] if key in graph.channels),
         output_keys=output_of(graph),
-        triggers=frozenset(branch_channel(name) for name, node in graph.nodes.items() if not node.defer),
-        **sort_channels(channels, state_keys),
-        signature=sign(nodes, channels),
         accept=accept_of(name, checks),
         validators=checks.validators,
         bare=graph.channels.keys() == {ROOT},
@@ -87,7 +80,7 @@ def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
             branches=_branches(graph, name, readers, schema),
             reader=reader,
             injects=node.injects,
-            policies=None if name == START else policies_of(name, node, graph.defaults, handlers),
+            policies=None if name == START else node_policies(name, node, graph.defaults, handlers),
             metadata=node.metadata,
         )
 

@@ -9,9 +9,7 @@ from typing import Any, Final
 from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
 from perdure.errors import GraphValidationError, PerdureDeprecationWarning
 from perdure.graph.description import StateNode
-from perdure.pregel.routing import nearest
-
-_RESERVED_CHARACTERS: Final = "|:"
+from perdure.pregel.names import check_characters, nearest
 
 
 def check_name(name: str, known: Mapping[str, StateNode], action: Any) -> None:
@@ -23,24 +21,36 @@ def check_name(name: str, known: Mapping[str, StateNode], action: Any) -> None:
     handles_errors = name == DEFAULT_ERROR_HANDLER or name.startswith(ERROR_HANDLER_PREFIX)
     if name in RESERVED_NODE_NAMES or handles_errors:
         raise GraphValidationError(f"Node `{name}` is reserved.")
-    for character in _RESERVED_CHARACTERS:
-        if character in name:
-            raise GraphValidationError(
-                f"'{character}' is a reserved character and is not allowed in the node names: {name!r}."
+    check_characters(name)
+
+
+_OLDER_SCHEMAS: Final = {
+    "config_schema": "context_schema",
+    "input": "input_schema",
+    "output": "output_schema",
+}
+
+
+def renamed_schemas(by_old: Mapping[str, Any], by_new: Mapping[str, Any]) -> dict[str, Any]:
+    """What StateGraph was given by older names of its parameters and by those of today, by the latter."""
+    given = dict(by_new)
+    for old, value in by_old.items():
+        if old not in _OLDER_SCHEMAS:
+            raise TypeError(
+                f"StateGraph() got an unexpected keyword argument {old!r}." + nearest(old, by_new)
             )
+        new = _OLDER_SCHEMAS[old]
+        given[new] = renamed(old, value, new, by_new[new], stacklevel=4)
+    return given
 
 
-def renamed(old: str, by_old: Any, new: str, by_new: Any) -> Any:
+def renamed(old: str, by_old: Any, new: str, by_new: Any, *, stacklevel: int = 3) -> Any:
     """What was given by either name of a parameter, with a warning if it was the older one."""
     if by_old is None:
         return by_new
     if by_new is not None:
         raise GraphValidationError(f"`{old}` is an older name of `{new}`: give one of them.")
-    warnings.warn(
-        f"`{old}` is deprecated: write `{new}`.",
-        PerdureDeprecationWarning,
-        stacklevel=3,
-    )
+    warnings.warn(f"`{old}` is deprecated: write `{new}`.", PerdureDeprecationWarning, stacklevel=stacklevel)
     return by_old
 
 

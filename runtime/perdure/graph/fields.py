@@ -27,6 +27,7 @@ from perdure.channels.last_value import LastValue
 from perdure.constants import MISSING
 from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.managed import ManagedValue
+from perdure.pregel.callables import signature_of
 
 _QUALIFIERS: Final = (Required, NotRequired, ClassVar, Final, typing_extensions.ReadOnly)
 _Alias = typing_extensions.TypeAliasType
@@ -170,10 +171,10 @@ def _checked(owner: str, key: str, reducer: Any) -> Callable[[Any, Any], Any]:
 
 def _takes_two(function: Callable[..., Any]) -> bool:
     """Whether a function has two positional parameters; a builtin that does not tell may."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:
+    signature = signature_of(function)
+    if signature is None:
         return True
+    parameters = signature.parameters.values()
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return True
     return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 2

@@ -12,7 +12,8 @@ from typing import Any, Final, ForwardRef, Union, get_args, get_origin
 
 from perdure.data import StreamWriter
 from perdure.errors import PerdureWarning
-from perdure.graph.hints import NO_HINT, first_parameter, hint_of, signature_of
+from perdure.graph.hints import NO_HINT, first_parameter, hint_of
+from perdure.pregel.callables import signature_of
 from perdure.pregel.plan import Injected
 
 _ANNOTATED_AS: Final[dict[Injected, str | None]] = {
@@ -38,11 +39,11 @@ def injections_of(function: Callable[..., Any]) -> tuple[tuple[str, Injected], .
     The first positional parameter takes the input, whatever its name. Warns of a `config` that is
     annotated as something else, and is therefore not given.
     """
-    try:
-        signature = signature_of(function)
-    except ValueError:  # a builtin that does not tell
+    signature = signature_of(function)
+    if signature is None:
         return ()
-    first, parameters = first_parameter(signature), signature.parameters
+    parameters = signature.parameters
+    first = first_parameter(signature)
     return tuple(
         (name, name)
         for name in _ANNOTATED_AS

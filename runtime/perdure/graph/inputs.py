@@ -13,6 +13,7 @@ from perdure.channels.base import BaseChannel
 from perdure.constants import ROOT
 from perdure.graph.schema import Kind, kind_of
 from perdure.graph.validation import HOLDS_ONE_VALUE, Checks, Validate
+from perdure.pregel.failures import add_note
 from perdure.pregel.objects import mapping_of
 
 
@@ -65,7 +66,7 @@ class ModelInput:
         try:
             checked = self._checked(named)
         except Exception as error:
-            error.add_note(f"While validating the input of graph {self._graph!r}")
+            add_note(error, f"While validating the input of graph {self._graph!r}")
             raise
         # An unknown key goes on, so that who reads it can say which key is the nearest.
         return {**checked, **unknown} if self._keeps_unknown else checked
@@ -123,7 +124,7 @@ def _checked_input(graph: str, checks: Checks, model: type[BaseModel] | None) ->
             try:
                 checked[key] = others[key](checked[key])
             except Exception as error:
-                error.add_note(f"While validating state key {key!r} in the input of graph {graph!r}")
+                add_note(error, f"While validating state key {key!r} in the input of graph {graph!r}")
                 raise
         return checked
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, get_origin
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, Field, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import CoreSchema
 
 from perdure.constants import ROOT
 from perdure.errors import GraphValidationError
 from perdure.graph.description import Description
-from perdure.graph.schema import Kind, is_typed_dict, kind_of, schema_of
-from perdure.graph.typed_dicts import adapter_of, made_over
+from perdure.graph.schema import Kind, class_of, is_typed_dict, kind_of, schema_of
+from perdure.graph.typed_dicts import LENIENT, adapter_of, made_over
 from perdure.pregel.plan import Described
 
 
@@ -67,13 +67,12 @@ def state_json_schema(schema: Any, title: str) -> dict[str, Any]:
     fields: dict[str, Any] = {
         key: (made_over(channel.typ), defaults.get(key, ...)) for key, channel in channels.items()
     }
-    config = ConfigDict(arbitrary_types_allowed=True)
-    return _of_model(create_model(title, __config__=config, **fields))
+    return _of_model(create_model(title, __config__=LENIENT, **fields))
 
 
 def context_json_schema(schema: Any) -> dict[str, Any]:
     """The JSON schema of a context: of a pydantic model, a TypedDict or a dataclass."""
-    cls = get_origin(schema) or schema
+    cls = class_of(schema)
     if isinstance(cls, type) and issubclass(cls, BaseModel):
         return _of_model(schema)
     if is_typed_dict(schema) or dataclasses.is_dataclass(cls):
@@ -98,7 +97,7 @@ def _of_model(model: type[BaseModel]) -> dict[str, Any]:
 
 def _defaults(schema: Any) -> dict[str, Any]:
     """The defaults of a dataclass; of any other class, the values of its annotated attributes."""
-    cls = get_origin(schema) or schema
+    cls = class_of(schema)
     if not dataclasses.is_dataclass(cls):
         return {key: getattr(cls, key) for key in schema_of(schema).channels if hasattr(cls, key)}
     defaults = {}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, get_origin
+from typing import Any
 
 from pydantic import BaseModel
 
 from perdure.constants import ROOT
 from perdure.graph.description import Description
-from perdure.graph.schema import Kind, kind_of, name_of_schema
+from perdure.graph.schema import Kind, class_of, kind_of, name_of_schema
 from perdure.graph.validation import Checks
+from perdure.pregel.failures import add_note
 from perdure.pregel.plan import Reader
 
 
@@ -35,7 +36,7 @@ def reader_of(checks: Checks, schema: Any) -> Reader | None:
 
 
 def _constructor(schema: Any) -> Callable[[dict[str, Any]], Any]:
-    cls = get_origin(schema) or schema
+    cls = class_of(schema)
 
     def build(given: dict[str, Any]) -> Any:
         return cls(**given)
@@ -51,7 +52,7 @@ def output_of(graph: Description) -> str | tuple[str, ...]:
 
 def context_of(schema: Any) -> Callable[[Any], Any] | None:
     """What makes of a mapping given as context what the schema says; None where nothing is to be made."""
-    cls = get_origin(schema) or schema
+    cls = class_of(schema)
     if not isinstance(cls, type) or not (issubclass(cls, BaseModel) or dataclasses.is_dataclass(cls)):
         return None
 
@@ -61,7 +62,7 @@ def context_of(schema: Any) -> Callable[[Any], Any] | None:
         try:
             return cls(**given)
         except Exception as error:
-            error.add_note(f"While making a {name_of_schema(schema)} of the context that was given")
+            add_note(error, f"While making a {name_of_schema(schema)} of the context that was given")
             raise
 
     return make

@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from perdure.constants import ROOT
-from perdure.graph.actions import calling_of, check_action
+from perdure.graph.actions import check_action
 from perdure.graph.hints import destinations_of, input_schema_of
 from perdure.graph.injection import injections_of
 from perdure.pregel.batch import all_of
+from perdure.pregel.callables import calling_of
 from perdure.pregel.graph import Pregel
 from perdure.pregel.inject import injected
 from perdure.pregel.plan import Calling, Injected

@@ -39,7 +39,6 @@ class Schema:
         channels, managed: by key, in the order of declaration.
     """
 
-    kind: Kind
     channels: dict[str, BaseChannel[Any, Any]]
     managed: dict[str, type[ManagedValue]]
 
@@ -58,7 +57,6 @@ def schema_of(declared: Any) -> Schema:
         key: cell_of(name_of_schema(declared), key, hint, default) for key, (hint, default) in fields.items()
     }
     return Schema(
-        kind=kind,
         channels={key: cell for key, cell in cells.items() if isinstance(cell, BaseChannel)},
         managed={key: cell for key, cell in cells.items() if not isinstance(cell, BaseChannel)},
     )
@@ -76,7 +74,7 @@ def check_schema(declared: Any) -> None:
 
 def kind_of(declared: Any) -> Kind:
     """What a node with this schema is given."""
-    cls = get_origin(declared) or declared
+    cls = class_of(declared)
     if get_origin(declared) is Annotated or not isinstance(cls, type):
         return Kind.BARE
     if issubclass(cls, BaseModel):
@@ -86,15 +84,20 @@ def kind_of(declared: Any) -> Kind:
     return Kind.MAPPING if is_typed_dict(cls) or hints_of(cls) else Kind.BARE
 
 
+def class_of(declared: Any) -> Any:
+    """The class that a schema is, or is a form of: of `Page[int]`, `Page`."""
+    return get_origin(declared) or declared
+
+
 def is_typed_dict(declared: Any) -> bool:
     """Whether this is a TypedDict, of `typing` or of `typing_extensions`."""
-    cls = get_origin(declared) or declared
+    cls = class_of(declared)
     return is_typeddict(cls) or typing_extensions.is_typeddict(cls)
 
 
 def name_of_schema(declared: Any) -> str:
     """A schema's name, for messages."""
-    return getattr(get_origin(declared) or declared, "__name__", None) or repr(declared)
+    return getattr(class_of(declared), "__name__", None) or repr(declared)
 
 
 _RESERVED_KEYS = (RESERVED_NODE_NAMES - {"configurable"}) | {ROOT}
@@ -123,13 +126,13 @@ def _fields(declared: Any, kind: Kind) -> dict[str, tuple[Any, _Default | None]]
     if kind is Kind.MAPPING:
         return {key: (hint, None) for key, hint in hints.items() if key != "__slots__"}
     # A field that is not given to the constructor is the object's own, not the state's.
-    fields = [field for field in dataclasses.fields(get_origin(declared) or declared) if field.init]
+    fields = [field for field in dataclasses.fields(class_of(declared)) if field.init]
     return {field.name: (hints[field.name], _dataclass_default(field)) for field in fields}
 
 
 def hints_of(declared: Any) -> dict[str, Any]:
     """Annotations, resolved; those of a generic class with its parameters in their place."""
-    cls = get_origin(declared) or declared
+    cls = class_of(declared)
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
@@ -143,7 +146,7 @@ def hints_of(declared: Any) -> dict[str, Any]:
 
 def _parameters(declared: Any) -> dict[Any, Any]:
     """What the parameters of a generic schema, and of those that it is derived from, stand for."""
-    cls = get_origin(declared) or declared
+    cls = class_of(declared)
     own = getattr(cls, "__parameters__", ())
     given = dict(zip(own, get_args(declared), strict=False))
     for base in getattr(cls, "__orig_bases__", ()):

@@ -11,8 +11,6 @@ from typing import Any, Literal, Self, TypeVar, get_origin
 
 from typing_extensions import TypeAliasType
 
-from perdure.channels.base import BaseChannel
-from perdure.channels.last_value import LastValue
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.constants import DEFAULT_ERROR_HANDLER, DEFAULT_GRAPH_NAME, END, ERROR_HANDLER_PREFIX, START
@@ -26,17 +24,20 @@ from perdure.graph.actions import name_of
 from perdure.graph.branches import Path, branch_of
 from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
 from perdure.graph.compile import plan_of
-from perdure.graph.declared import check_destinations, check_name, labels_of, renamed, starts_of
-from perdure.graph.description import NodeDefaults, StateBranch, StateNode
+from perdure.graph.declared import (
+    check_destinations,
+    check_name,
+    labels_of,
+    renamed,
+    renamed_schemas,
+    starts_of,
+)
+from perdure.graph.description import Description, NodeDefaults, StateNode
 from perdure.graph.drawing import Drawable, outline_of
-from perdure.graph.fields import Cell
-from perdure.graph.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.graph.runnables import action_of
-from perdure.graph.schema import check_schema, name_of_schema, schema_of
 from perdure.graph.structure import structure_warnings
-from perdure.managed import ManagedValue
 from perdure.pregel.graph import Pregel
-from perdure.pregel.routing import nearest
+from perdure.pregel.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 
 logger = logging.getLogger("perdure")
 
@@ -45,7 +46,7 @@ class CompiledStateGraph(Drawable, Pregel):
     """What StateGraph.compile() makes."""
 
 
-class StateGraph:
+class StateGraph(Description):
     """A graph of nodes that read and update one typed state.
 
     Example:
@@ -86,63 +87,14 @@ class StateGraph:
             output_schema: the keys that a result shows; default: those of the state schema.
             deprecated: `config_schema`, `input` and `output`, older names of the other three.
         """
-        given = {
+        schemas = {
             "context_schema": context_schema,
             "input_schema": input_schema,
             "output_schema": output_schema,
         }
-        given.update(_renamed(deprecated, given))
-        self.state_schema = state_schema
-        self.context_schema = given["context_schema"]
-        self.input_schema = _or(given["input_schema"], state_schema)
-        self.output_schema = _or(given["output_schema"], state_schema)
-        self.nodes: dict[str, StateNode] = {}
-        self.edges: set[tuple[str, str]] = set()
-        self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()
-        self.branches: dict[str, dict[str, StateBranch]] = {}
-        self.channels: dict[str, BaseChannel[Any, Any]] = {}
-        self.managed: dict[str, type[ManagedValue]] = {}
-        self.defaults = NodeDefaults()
-        self.schemas: dict[Any, dict[str, Cell]] = {}
-        self.compiled = False
-        self._register(state_schema)
+        super().__init__(state_schema, **renamed_schemas(deprecated, schemas))
         _warn_if_no_type(state_schema)
-        self._register(self.input_schema, managed=False)
-        self._register(self.output_schema, managed=False)
-
-    def _register(self, schema: Any, *, managed: bool = True) -> None:
-        """Make the keys of a schema part of the state, once. Its own channels give way to what is declared.
-
-        Args:
-            managed: whether it may declare managed values.
-        """
-        check_schema(schema)
-        if schema in self.schemas:
-            return
-        declared = schema_of(schema)
-        if declared.managed and not managed:
-            raise GraphValidationError(
-                f"Invalid managed channels detected in {name_of_schema(schema)}: "
-                f"{', '.join(declared.managed)}. Managed channels are not permitted in Input/Output schema."
-            )
-        for key, channel in declared.channels.items():
-            self._declare(key, channel)
-        for key, value in declared.managed.items():
-            self._declare_managed(key, value)
-        self.schemas[schema] = {**declared.channels, **declared.managed}
-
-    def _declare(self, key: str, channel: BaseChannel[Any, Any]) -> None:
-        plain = type(channel) is LastValue
-        if key in self.managed and plain:
-            return
-        known = self.managed.get(key) or self.channels.setdefault(key, channel)
-        if known != channel and not plain:
-            raise GraphValidationError(f"Channel {key!r} already exists with a different type.")
-
-    def _declare_managed(self, key: str, value: type[ManagedValue]) -> None:
-        known = self.channels.get(key) or self.managed.setdefault(key, value)
-        if known is not value:
-            raise GraphValidationError(f"Managed value {key!r} already exists with a different type.")
+        self.compiled = False
 
     def add_node(
         self,
@@ -387,9 +339,11 @@ class StateGraph:
             context_schema=self.context_schema,
             debug=debug,
             clock=clock,
-            subgraphs={name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None},
         )
         compiled.builder, compiled.outline = self, outline_of(self)
+        compiled.subgraphs = {
+            name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None
+        }
         return compiled
 
     def _warn_if_compiled(self, what: str) -> None:
@@ -397,23 +351,6 @@ class StateGraph:
             logger.warning(
                 "Adding a %s to a graph that has been compiled does not change what was compiled.", what
             )
-
-
-_RENAMED = {"config_schema": "context_schema", "input": "input_schema", "output": "output_schema"}
-
-
-def _renamed(deprecated: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Deprecated keywords under the names they have now."""
-    for name in deprecated.keys() - _RENAMED.keys():
-        raise TypeError(f"StateGraph() got an unexpected keyword argument {name!r}." + nearest(name, given))
-    return {
-        _RENAMED[name]: renamed(name, value, _RENAMED[name], given[_RENAMED[name]])
-        for name, value in deprecated.items()
-    }
-
-
-def _or(schema: Any, default: Any) -> Any:
-    return default if schema is None else schema
 
 
 def _warn_if_no_type(schema: Any) -> None:

@@ -35,7 +35,7 @@ def structure_warnings(graph: Description) -> list[str]:
     ways = _Ways(graph)
     if not ways.meet():
         return []
-    return [*_run_twice(graph, ways), *_may_wait(graph, ways)]
+    return [*_run_twice(ways), *_may_wait(graph, ways)]
 
 
 class _Way(NamedTuple):
@@ -154,7 +154,7 @@ class _Ways:
 # A node that runs twice
 
 
-def _run_twice(graph: Description, ways: _Ways) -> Iterator[str]:
+def _run_twice(ways: _Ways) -> Iterator[str]:
     for node in sorted(ways.twice):
         root, edges = ways.twice[node]
         fires = sorted((way.levels[root], way.starts) for way in edges)

@@ -6,22 +6,23 @@ import types
 from collections.abc import Mapping
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin
+from typing import Annotated, Any, Final, NotRequired, Required, Union, get_args, get_origin
 
 import typing_extensions
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
 from perdure.graph.fields import unwrap
-from perdure.graph.schema import hints_of, is_typed_dict
+from perdure.graph.schema import class_of, hints_of, is_typed_dict
 
-_LENIENT = ConfigDict(arbitrary_types_allowed=True)
+LENIENT: Final = ConfigDict(arbitrary_types_allowed=True)
+"""Of what pydantic does not know, the class is checked."""
 
 
 def adapter_of(hint: Any) -> TypeAdapter[Any]:
     """A TypeAdapter of any type; of what pydantic does not know, it checks the class."""
     portable = made_over(hint)
     try:
-        return TypeAdapter(portable, config=_LENIENT)
+        return TypeAdapter(portable, config=LENIENT)
     except PydanticUserError as error:
         if error.code != "type-adapter-config-unused":
             raise
@@ -47,12 +48,12 @@ def made_over(hint: Any, above: Mapping[Any, Any] | None = None) -> Any:
 
 
 def _remade(declared: Any, above: Mapping[Any, Any]) -> Any:
-    cls = get_origin(declared) or declared
+    cls = class_of(declared)
     hints = {key: _key(cls, key, hint, above) for key, hint in hints_of(declared).items()}
     named = typing_extensions.TypedDict(cls.__name__, hints)  # type: ignore[misc]
     remade: Any = named
     remade.__doc__ = cls.__doc__
-    remade.__pydantic_config__ = _LENIENT
+    remade.__pydantic_config__ = LENIENT
     return remade
 
 

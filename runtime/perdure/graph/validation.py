@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, PydanticUserError
 from pydantic_core import CoreSchema
-from pydantic_core.core_schema import (
-    any_schema,
-)
+from pydantic_core.core_schema import any_schema
 
 from perdure.channels.any_value import AnyValue
 from perdure.channels.binop import BinaryOperatorAggregate, unwrap_overwrite

@@ -32,7 +32,7 @@ class Applied(NamedTuple):
 
 
 def apply(
-    state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, undo: bool = True, real: bool = True
+    state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, stored: bool = True, real: bool = True
 ) -> Applied:
     """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
 
@@ -40,8 +40,10 @@ def apply(
 
     Every channel that changes gets the same new version, named after the checkpoint that will
     hold it. If a channel refuses what was written to it (InvalidUpdateError), or its reducer
-    raises, the values and versions are as they were, but for values that are never stored; without
-    `undo` the state is of no more use.
+    raises, the values and versions are as they were, but for values that are never stored.
+
+    Of a thread that is not `stored` nothing is read again: it has no versions, and nobody knows what was
+    seen of them; when a channel refuses, it is of no more use.
 
     Writes that no superstep made are not `real`: they clear nothing that they do not write to, and
     release nothing.
@@ -52,7 +54,7 @@ def apply(
         ordered, preview = sorted(tasks, key=_BY_PATH), None
     grouped = _group(ordered)
     lowered = state.raised.difference(grouped) if real else set()
-    before: list[tuple[str, Any]] | None = [] if undo else None
+    before: list[tuple[str, Any]] | None = [] if stored else None
     try:
         changed = _consume(state, tasks, before) if state.plan.barriers else set()
         updated = _write(state, ordered, grouped, None if preview is None else preview.channels, before)
@@ -68,9 +70,10 @@ def apply(
         for name in state.transient.difference(grouped):
             state.clear(name)
             changed.add(name)
-    _mark_seen(state, tasks)
-    state.counter += 1
-    _set_versions(state, make_version(state.counter, checkpoint_id), changed)
+    if stored:
+        _mark_seen(state, tasks)
+        state.counter += 1
+        _set_versions(state, make_version(state.counter, checkpoint_id), changed)
     return Applied(changed, updated)
 
 

@@ -13,12 +13,11 @@ from perdure.constants import END, MISSING, RESERVED_NODE_NAMES, START, TASKS, i
 from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.builder import ChannelWrite, NodeBuilder, PregelNode
-from perdure.pregel.plan import NodeSpec, Plan, Policies, Reader, index_triggers, sign, sort_channels
-from perdure.pregel.routing import nearest
+from perdure.pregel.names import check_characters, names_of, nearest
+from perdure.pregel.plan import NodeSpec, Plan, Reader
+from perdure.pregel.policies import policies_of
 
 Names = str | Sequence[str]
-
-_RESERVED_CHARACTERS = "|:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +44,6 @@ def built(nodes: Mapping[str, PregelNode | NodeBuilder]) -> dict[str, PregelNode
                 "NodeBuilder().subscribe_only('channel').do(function)."
             )
     return {name: node.build() if isinstance(node, NodeBuilder) else node for name, node in nodes.items()}
-
-
-def policies_of(given: RetryPolicy | Sequence[RetryPolicy] | None) -> tuple[RetryPolicy, ...]:
-    """One retry policy, which is a tuple itself, or several."""
-    return (given,) if isinstance(given, RetryPolicy) else tuple(given or ())
-
-
-def names_of(names: Names) -> tuple[str, ...]:
-    """One name, or several."""
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 # What can be wrong with it
@@ -84,11 +73,7 @@ def check(parts: Parts) -> None:
 def _check_node_name(name: str) -> None:
     if name in RESERVED_NODE_NAMES:
         raise GraphValidationError(f"Node name {name!r} is reserved: the engine uses it itself.")
-    for character in _RESERVED_CHARACTERS:
-        if character in name:
-            raise GraphValidationError(
-                f"{character!r} is a reserved character and is not allowed in the node names: {name!r}."
-            )
+    check_characters(name)
 
 
 def _check_node(parts: Parts, name: str, node: PregelNode) -> None:
@@ -131,19 +116,14 @@ def assemble(parts: Parts) -> Plan:
     channels = {key: _prototype(key, channel) for key, channel in parts.channels.items()}
     state_keys = frozenset(channels)
     channels[TASKS] = Topic(Send, key=TASKS)
-    nodes = {name: _spec(parts, name, node) for name, node in parts.nodes.items()}
     return Plan(
         name=parts.name,
-        nodes=nodes,
+        nodes={name: _spec(parts, name, node) for name, node in parts.nodes.items()},
         channels=channels,
-        triggered=index_triggers(nodes),
         state_keys=state_keys,
         input_keys=frozenset(names_of(parts.input_channels)),
         output_keys=_one_or_several(parts.output_channels),
         stream_keys=_one_or_several(parts.stream_channels or tuple(parts.channels)),
-        triggers=frozenset(),
-        **sort_channels(channels, state_keys),
-        signature=sign(nodes, channels),
         accept=_accept_one(parts.input_channels)
         if isinstance(parts.input_channels, str)
         else _accept_several(parts.name, tuple(parts.input_channels)),
@@ -169,7 +149,13 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
         triggers=node.triggers,
         reader=Reader(bare=node.channels) if isinstance(node.channels, str) else Reader(keys=node.channels),
         writer=_writer(node.writes),
-        policies=_policies(parts, node),
+        policies=policies_of(
+            name,
+            node.calling,
+            retry=node.retry_policies or parts.retry_policy,
+            timeout=node.timeout,
+            cache=node.cache_policy or parts.cache_policy,
+        ),
         tags=node.tags,
         metadata=node.metadata,
     )
@@ -177,15 +163,6 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
 
 def _hand_on(given: Any) -> Any:
     return given
-
-
-def _policies(parts: Parts, node: PregelNode) -> Policies | None:
-    policies = Policies(
-        retry=node.retry_policies or parts.retry_policy,
-        timeout=node.timeout,
-        cache=node.cache_policy or parts.cache_policy,
-    )
-    return None if policies == Policies() else policies
 
 
 def _writer(entries: tuple[ChannelWrite, ...]) -> Callable[[Any], list[tuple[str, Any]]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from perdure.constants import START
+from perdure.pregel.names import EVERY_NODE, names_of
 from perdure.pregel.task import Task
-
-EVERY_NODE: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +28,7 @@ class Breakpoints:
 
 def breakpoints(before: Sequence[str], after: Sequence[str]) -> Breakpoints | None:
     """Breakpoints at the named nodes, "*" for every node; None where there are none."""
-    return Breakpoints(_names(before), _names(after)) if before or after else None
-
-
-def _names(given: Sequence[str]) -> frozenset[str]:
-    return frozenset((given,) if isinstance(given, str) else given)
+    return Breakpoints(frozenset(names_of(before)), frozenset(names_of(after))) if before or after else None
 
 
 def _meets(names: frozenset[str], tasks: Iterable[Task]) -> bool:

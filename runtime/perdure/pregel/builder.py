@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from perdure.constants import MISSING
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError, NodeSignatureError
+from perdure.pregel.callables import calling_of, check_callable
 from perdure.pregel.plan import Calling
+from perdure.pregel.policies import Timeout, checked_cache_policy, retry_policies, timeout_policy
+from perdure.pregel.runnables import invocation_of, is_runnable
+
+_A_NODE: Final = "a node"
 
 
 class ChannelWrite(NamedTuple):
@@ -130,8 +133,7 @@ class NodeBuilder:
                 f"The node already does {self._action!r}; a node has one action. Call one from the other, or "
                 "write to a channel that a second node subscribes to."
             )
-        self._action = _callable_of(action)
-        self._calling = Calling.COROUTINE if _is_async(self._action) else Calling.THREAD
+        self._action, self._calling = _called(action)
         return self
 
     def write_to(self, *channels: str, **values: Any) -> Self:
@@ -146,7 +148,7 @@ class NodeBuilder:
         self._writes.extend(ChannelWrite(channel, _unless_none) for channel in channels)
         for channel, value in values.items():
             if callable(value):
-                if _is_async(value):
+                if calling_of(value) is Calling.COROUTINE:
                     raise NodeSignatureError(
                         f"What is written to channel {channel!r} is made by {value!r}, which is async; it is "
                         "called in place and must be sync. Do what needs awaiting in the node's action."
@@ -164,20 +166,17 @@ class NodeBuilder:
 
     def add_retry_policies(self, *policies: RetryPolicy) -> Self:
         """Run the node again as the first policy says that matches its error; in place of the graph's."""
-        self._retry_policies.extend(policies)
+        self._retry_policies.extend(retry_policies(_A_NODE, policies) or ())
         return self
 
     def add_cache_policy(self, policy: CachePolicy) -> Self:
         """Use results again for equal inputs; in place of the graph's policy."""
-        self._cache_policy = policy
+        self._cache_policy = checked_cache_policy(_A_NODE, policy)
         return self
 
-    def set_timeout(self, timeout: float | timedelta | TimeoutPolicy | None) -> Self:
+    def set_timeout(self, timeout: Timeout) -> Self:
         """Bound each attempt: a number is seconds from its beginning to its end; None: no bound."""
-        if timeout is None or isinstance(timeout, TimeoutPolicy):
-            self._timeout = timeout
-        else:
-            self._timeout = TimeoutPolicy(run_timeout=timeout)
+        self._timeout = timeout_policy(_A_NODE, timeout)
         return self
 
     def build(self) -> PregelNode:
@@ -196,38 +195,22 @@ class NodeBuilder:
         )
 
 
-def _callable_of(action: Any) -> Callable[[Any], Any]:
-    for method in ("ainvoke", "invoke"):
-        if callable(bound := getattr(action, method, None)):
-            return bound  # type: ignore[no-any-return]  # the caller's object says what it is
+def _called(action: Any) -> tuple[Callable[[Any], Any], Calling]:
+    """What is called to do a node's work, and how."""
+    if is_runnable(action):
+        call, calling, _ = invocation_of(action)
+        return call, calling
     if not callable(action):
         raise GraphValidationError(
             f"A node does {action!r}, which is neither a function nor has `ainvoke` or `invoke`."
         )
-    if inspect.isgeneratorfunction(action) or inspect.isasyncgenfunction(action):
-        raise NodeSignatureError(
-            f"A node does {action!r}, which is a generator; it must return one value, not yield several."
-        )
-    _require_one_argument(action)
-    return action  # type: ignore[no-any-return]  # narrowed from Any
-
-
-def _require_one_argument(action: Callable[..., Any]) -> None:
-    try:
-        signature = inspect.signature(action)
-    except ValueError:  # a builtin that does not tell; calling it will
-        return
-    try:
-        signature.bind(object())
-    except TypeError as error:
-        raise NodeSignatureError(
-            f"A node does {action!r}, which has the signature {signature}, but is called with one argument, "
-            f"what the node reads: {error}. perdure.runtime has get_config and get_runtime for the rest."
-        ) from None
-
-
-def _is_async(action: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(action) or inspect.iscoroutinefunction(type(action).__call__)
+    check_callable(
+        f"The action {action!r} of a node",
+        action,
+        given="what the node reads",
+        remedy="perdure.runtime has get_config and get_runtime for the rest.",
+    )
+    return action, calling_of(action)
 
 
 def _unless_none(result: Any) -> Any:

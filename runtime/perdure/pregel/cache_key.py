@@ -11,6 +11,7 @@ from perdure.cache.typed import TypedEncoder, frame, text
 from perdure.channels.binop import BinaryOperatorAggregate
 from perdure.checkpoint.base import SerializerProtocol
 from perdure.data import CachePolicy
+from perdure.pregel.failures import add_note
 from perdure.pregel.plan import Plan
 from perdure.pregel.task import Task
 
@@ -71,7 +72,7 @@ def _made_key(task: Task, policy: CachePolicy) -> str | bytes:
     try:
         made: Any = policy.key_func(task.input) if policy.key_func is not None else None
     except Exception as error:
-        error.add_note(f"In the key_func of {whose}")
+        add_note(error, f"In the key_func of {whose}")
         raise
     if not isinstance(made, str | bytes):
         raise TypeError(

@@ -15,10 +15,10 @@ from typing import Final
 import anyio
 
 from perdure.cache.base import BaseCache, FullKey
-from perdure.constants import START, TASKS
-from perdure.data import CachePolicy
+from perdure.constants import TASKS
 from perdure.errors import UnserializableValueError
 from perdure.pregel.cache_key import KeylessError, Place, place_of
+from perdure.pregel.once import Once
 from perdure.pregel.plan import Calling, Plan
 from perdure.pregel.scope import Scope
 from perdure.pregel.task import Task, Writes
@@ -31,14 +31,7 @@ CACHE_SECONDS: Final = 2.0
 
 def node_cache(plan: Plan, scope: Scope) -> NodeCache | None:
     """What a run of this graph has to do with a cache; mostly nothing."""
-    if scope.cache is None:
-        return None
-    policies = {
-        name: spec.policies.cache
-        for name, spec in plan.nodes.items()
-        if name != START and spec.policies is not None and spec.policies.cache is not None
-    }
-    return NodeCache(plan, scope.cache, policies) if policies else None
+    return None if scope.cache is None or not plan.cached else NodeCache(plan, scope.cache)
 
 
 class NodeCache:
@@ -47,12 +40,11 @@ class NodeCache:
     It never fails the run, nor holds it up for long: what does not answer is not asked again by this run.
     """
 
-    __slots__ = ("_cache", "_failed", "_missed", "_plan", "_policies")
+    __slots__ = ("_cache", "_failed", "_missed", "_plan")
 
-    def __init__(self, plan: Plan, cache: BaseCache, policies: dict[str, CachePolicy]) -> None:
+    def __init__(self, plan: Plan, cache: BaseCache) -> None:
         self._plan = plan
         self._cache = cache
-        self._policies = policies
         self._missed: dict[Task, Place] = {}
         self._failed = False
 
@@ -103,7 +95,7 @@ class NodeCache:
         """Where the results would be of those tasks that can be cached."""
         places = {}
         for task in tasks:
-            policy = self._policies.get(task.name)
+            policy = self._plan.cached.get(task.name)
             if policy is not None and task.failure is None:
                 try:
                     places[task] = place_of(self._plan, task, policy, self._cache.serde)
@@ -157,14 +149,10 @@ def _own_writes(task: Task) -> Writes | None:
     return writes[:start_of_edges]
 
 
-_MOST_WARNINGS: Final = 1_000
-_warned: set[tuple[str, str, str, str]] = set()
+_warned = Once()
 
 
 def _warn(plan: Plan, task: Task, why: str) -> None:
     """Once for each graph, node and reason: what cannot be cached cannot be every time."""
-    reason = why.partition(":")[0]
-    seen = (plan.name, plan.signature, task.name, reason)
-    if seen not in _warned and len(_warned) < _MOST_WARNINGS:
-        _warned.add(seen)
+    if _warned.is_new(plan, task, why.partition(":")[0]):
         logger.warning("A result of node %r of graph %r is not cached: %s", task.name, plan.name, why)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from perdure.constants import START, TASKS, is_trigger
+from perdure.constants import BRANCH, START, TASKS, is_trigger
 from perdure.errors import InPlaceChangeWarning
 from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.state import ThreadState
@@ -182,6 +182,6 @@ def _told(writes: Sequence[tuple[str, Any]]) -> str:
     """A task's writes in the words of its author: keys, then where it goes."""
     keys = [f"{name} = {_short(value)}" for name, value in writes if name != TASKS and not is_trigger(name)]
     sends = [f"Send({value.node!r})" for name, value in writes if name == TASKS]
-    goes = [name.removeprefix("branch:to:") for name, _ in writes if is_trigger(name)]
+    goes = [name.removeprefix(BRANCH) for name, _ in writes if is_trigger(name)]
     going = f"goes to {', '.join((*goes, *sends))}" if goes or sends else ""
     return "; ".join(part for part in (", ".join(keys) or "nothing", going) if part)

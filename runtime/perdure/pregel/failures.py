@@ -17,15 +17,6 @@ def add_note(error: BaseException, note: str) -> None:
         object.__setattr__(error, "__notes__", [note])
 
 
-def signal_in(error: BaseException) -> GraphBubbleUp | None:
-    """The signal that `error` is, or is a group of and of nothing else: what a node's task group makes of it.
-
-    None for an error, and for a group that holds an error too, which then counts.
-    """
-    counts = unwrapped(error)
-    return counts if isinstance(counts, GraphBubbleUp) else None
-
-
 def unwrapped(error: BaseException) -> BaseException:
     """The signal in `error`, if it counts; else `error`, without any signals that it holds."""
     if not isinstance(error, BaseExceptionGroup):

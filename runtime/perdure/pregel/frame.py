@@ -6,20 +6,36 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.config import RunnableConfig, merge_configs
+from perdure.config import Config, merge_configs
 from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, RetryPolicy, StreamMode
 from perdure.errors import GraphValidationError
-from perdure.pregel.assembly import Parts, assemble, built, check, names_of, policies_of
+from perdure.pregel.assembly import Parts, assemble, built, check
 from perdure.pregel.builder import NodeBuilder, PregelNode
+from perdure.pregel.names import EVERY_NODE, names_of, nearest
 from perdure.pregel.plan import NodeSpec, Plan
-from perdure.pregel.routing import nearest
+from perdure.pregel.policies import checked_cache_policy, retry_policies
+
+
+class Options(TypedDict, total=False):
+    """What the constructor of a Frame takes that does not go into its plan."""
+
+    checkpointer: BaseCheckpointSaver | bool | None
+    store: Any
+    cache: BaseCache | None
+    clock: Clock
+    stream_mode: StreamMode
+    step_timeout: float | timedelta | None
+    interrupt_before_nodes: str | Sequence[str]
+    interrupt_after_nodes: str | Sequence[str]
+    context_schema: Any
+    debug: bool
 
 
 class Frame:
@@ -87,79 +103,9 @@ class Frame:
             output_channels=output_channels,
             stream_channels=stream_channels,
             interrupt_nodes=_listed(interrupt_before_nodes) + _listed(interrupt_after_nodes),
-            retry_policy=policies_of(retry_policy),
-            cache_policy=cache_policy,
+            retry_policy=retry_policies("the graph", retry_policy) or (),
+            cache_policy=checked_cache_policy("the graph", cache_policy),
         )
-        self._set(
-            checkpointer=checkpointer,
-            store=store,
-            cache=cache,
-            clock=clock,
-            stream_mode=stream_mode,
-            step_timeout=step_timeout,
-            interrupt_before_nodes=interrupt_before_nodes,
-            interrupt_after_nodes=interrupt_after_nodes,
-            retry_policy=policies_of(retry_policy),
-            cache_policy=cache_policy,
-            context_schema=context_schema,
-            debug=debug,
-        )
-        if auto_validate:
-            self.validate()
-
-    @classmethod
-    def from_plan(
-        cls,
-        plan: Plan,
-        *,
-        checkpointer: BaseCheckpointSaver | bool | None = None,
-        store: Any = None,
-        cache: BaseCache | None = None,
-        clock: Clock = SYSTEM_CLOCK,
-        stream_mode: StreamMode = "updates",
-        step_timeout: float | timedelta | None = None,
-        interrupt_before_nodes: str | Sequence[str] = (),
-        interrupt_after_nodes: str | Sequence[str] = (),
-        context_schema: Any = None,
-        debug: bool = False,
-        subgraphs: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """A graph that runs this plan."""
-        graph = cls.__new__(cls)
-        graph.plan = plan
-        graph._set(
-            checkpointer=checkpointer,
-            store=store,
-            cache=cache,
-            clock=clock,
-            stream_mode=stream_mode,
-            step_timeout=step_timeout,
-            interrupt_before_nodes=interrupt_before_nodes,
-            interrupt_after_nodes=interrupt_after_nodes,
-            retry_policy=(),
-            cache_policy=None,
-            context_schema=context_schema,
-            debug=debug,
-        )
-        graph.subgraphs = subgraphs or {}
-        return graph
-
-    def _set(
-        self,
-        *,
-        checkpointer: BaseCheckpointSaver | bool | None,
-        store: Any,
-        cache: BaseCache | None,
-        clock: Clock,
-        stream_mode: StreamMode,
-        step_timeout: float | timedelta | None,
-        interrupt_before_nodes: str | Sequence[str],
-        interrupt_after_nodes: str | Sequence[str],
-        retry_policy: tuple[RetryPolicy, ...],
-        cache_policy: CachePolicy | None,
-        context_schema: Any,
-        debug: bool,
-    ) -> None:
         self.checkpointer = checkpointer
         self.store = store
         self.cache = cache
@@ -167,14 +113,26 @@ class Frame:
         self.step_timeout = step_timeout
         self.interrupt_before_nodes = interrupt_before_nodes
         self.interrupt_after_nodes = interrupt_after_nodes
-        self.retry_policy = retry_policy
+        self.retry_policy = self._parts.retry_policy
         self.cache_policy = cache_policy
         self.context_schema = context_schema
         self.debug = debug
         self.subgraphs: Mapping[str, Any] = {}
         self.builder: Any = None
-        self.config: RunnableConfig | Mapping[str, Any] | None = None
+        self.config: Config | None = None
         self._clock = clock
+        if auto_validate:
+            self.validate()
+
+    @classmethod
+    def from_plan(cls, plan: Plan, **options: Unpack[Options]) -> Self:
+        """A graph that runs this plan; its streams yield "updates", if nothing else is said."""
+        options.setdefault("stream_mode", "updates")
+        graph = cls(
+            nodes={}, channels={}, input_channels=(), output_channels=(), auto_validate=False, **options
+        )
+        graph.plan = plan
+        return graph
 
     @cached_property
     def plan(self) -> Plan:
@@ -237,7 +195,7 @@ class Frame:
             setattr(copied, name, value)
         return copied
 
-    def with_config(self, config: RunnableConfig | Mapping[str, Any] | None = None, **more: Any) -> Self:
+    def with_config(self, config: Config | None = None, **more: Any) -> Self:
         """This graph, bound to a config. What a call says counts more, what a surrounding run says less.
 
         Tags are joined, metadata and configurable merged key by key. Keywords are more keys of the config.
@@ -269,4 +227,4 @@ class Frame:
 
 def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     """The nodes that are named; "*" names none in particular."""
-    return () if names == "*" else names_of(names)
+    return () if names == EVERY_NODE else names_of(names)

@@ -7,19 +7,19 @@ import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
-from perdure.config import RunnableConfig, RunSettings, merge_configs, parse_config, passed_on, require_thread
+from perdure.config import Config, RunSettings, merge_configs, parse_config, passed_on, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.batch import all_of
 from perdure.pregel.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.cache_key import namespace_of
 from perdure.pregel.frame import Frame
-from perdure.pregel.opening import RunRequest
+from perdure.pregel.names import names_of, nearest
 from perdure.pregel.plan import Described
-from perdure.pregel.routing import nearest
+from perdure.pregel.request import RunRequest
 from perdure.pregel.run import run_graph
 from perdure.pregel.scope import Scope, nobody_reads
 from perdure.pregel.snapshots import read_snapshot
@@ -28,9 +28,7 @@ from perdure.pregel.task import Task, running_task
 from perdure.pregel.timeouts import seconds
 from perdure.sync import sync_iterator_of, sync_of
 
-Config = RunnableConfig | Mapping[str, Any]
-
-_DURABILITIES = ("sync", "async", "exit")
+_DURABILITIES = get_args(Durability)
 
 
 class Pregel(Frame):
@@ -52,7 +50,7 @@ class Pregel(Frame):
     async def ainvoke(
         self,
         input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        config: Config | None = None,
         *,
         context: Any = None,
         output_keys: str | Sequence[str] | None = None,
@@ -87,8 +85,10 @@ class Pregel(Frame):
             StaleRunError: this run lost its thread to another.
             Exception: whatever a node raised, as itself, with a note that names the task.
         """
-        request = self._request(input, config, context, output_keys, durability, None, debug)
-        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
+        stops = self._breakpoints(interrupt_before, interrupt_after)
+        request = self._request(
+            input, config, context, output_keys, durability, debug=debug, breakpoints=stops
+        )
         return await run_graph(request if input is not None else await self._resumed(request))
 
     async def abatch(
@@ -127,7 +127,7 @@ class Pregel(Frame):
     def astream(
         self,
         input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None = None,
+        config: Config | None = None,
         *,
         context: Any = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
@@ -151,8 +151,10 @@ class Pregel(Frame):
         """
         events = Events(self.stream_mode if stream_mode is None else stream_mode)
         keys = self.stream_channels if output_keys is None else output_keys
-        request = self._request(input, config, context, keys, durability, events, debug)
-        request.breakpoints = self._breakpoints(interrupt_before, interrupt_after)
+        stops = self._breakpoints(interrupt_before, interrupt_after)
+        request = self._request(
+            input, config, context, keys, durability, events=events, debug=debug, breakpoints=stops
+        )
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
@@ -167,7 +169,7 @@ class Pregel(Frame):
 
         Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
-        request = self._request(None, None, context, None, orphan.durability, None)
+        request = self._request(None, None, context, None, orphan.durability)
         return await run_graph(_continuing(request, orphan))
 
     async def _resumed(self, request: RunRequest) -> RunRequest:
@@ -175,14 +177,14 @@ class Pregel(Frame):
 
         Otherwise what that run had been given, and had not stored anything of, would be lost.
         """
-        saver, thread_id = request.saver, request.settings.thread_id
-        asked = request.input is None and request.settings.checkpoint_id is None and running_task() is None
-        if not asked or thread_id is None or not isinstance(saver, LeasedSaver):
+        saver, settings = request.saver, request.settings
+        asked = request.input is None and settings.checkpoint_id is None and request.scope.above is None
+        if not asked or settings.thread_id is None or not isinstance(saver, LeasedSaver):
             return request
-        orphans = await saver.aorphans(graph=self.name, thread_id=thread_id)
+        orphans = await saver.aorphans(graph=self.name, thread_id=settings.thread_id)
         return _continuing(request, orphans[0]) if orphans else request
 
-    async def aget_state(self, config: RunnableConfig | Mapping[str, Any]) -> StateSnapshot:
+    async def aget_state(self, config: Config) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that the config names."""
         settings = parse_config(merge_configs(self.config, config) if self.config else config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
@@ -234,12 +236,14 @@ class Pregel(Frame):
     def _request(
         self,
         input: Any,
-        config: RunnableConfig | Mapping[str, Any] | None,
+        config: Config | None,
         context: Any,
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
-        events: Events | None,
+        *,
+        events: Events | None = None,
         debug: bool | None = None,
+        breakpoints: Breakpoints | None = None,
     ) -> RunRequest:
         if durability is not None and durability not in _DURABILITIES:
             raise GraphValidationError(
@@ -262,11 +266,12 @@ class Pregel(Frame):
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
             events=events,
+            breakpoints=breakpoints,
         )
 
     def _scope(
         self,
-        config: RunnableConfig | Mapping[str, Any] | None,
+        config: Config | None,
         context: Any,
         events: Events | None,
         parent: Task | None,
@@ -288,9 +293,7 @@ class Pregel(Frame):
             step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
         )
 
-    def _settings(
-        self, config: RunnableConfig | Mapping[str, Any] | None, parent: Task | None
-    ) -> RunSettings:
+    def _settings(self, config: Config | None, parent: Task | None) -> RunSettings:
         """What the call says, then what this graph is bound to, then what the surrounding run says."""
         if parent is not None and config:
             config = passed_on(config, parent.superstep.scope.settings, parent.namespace)
@@ -305,10 +308,10 @@ class Pregel(Frame):
     def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
         if chosen is None:
             return self.plan.output_keys
-        for key in (chosen,) if isinstance(chosen, str) else chosen:
+        for key in names_of(chosen):
             if key not in self.plan.state_keys:
                 raise GraphValidationError(
-                    f"Key {key!r} not in channels. Known: {', '.join(sorted(self.plan.state_keys))}."
+                    f"Key {key!r} not in channels." + nearest(str(key), self.plan.state_keys)
                 )
         return chosen if isinstance(chosen, str) else tuple(chosen)
 

@@ -88,7 +88,8 @@ def arriving(task: Task, raised: BaseException) -> Any:
         inside = list(leaves(raised))
         if not all(isinstance(each, GraphBubbleUp) for each in inside):
             raise raised
-        bubble = _first_or_joined([each for each in inside if isinstance(each, ParentCommand)]) or raised
+        commands = [each for each in inside if isinstance(each, ParentCommand)]
+        bubble = joined(commands) if commands else raised
     if not isinstance(bubble, ParentCommand):
         raise raised
     if bubble.target is None:  # raised by the node itself
@@ -96,8 +97,7 @@ def arriving(task: Task, raised: BaseException) -> Any:
     if bubble.target is not task:
         _require_around(task, bubble)
         raise bubble
-    commands = bubble.command if isinstance(bubble.command, list) else [bubble.command]
-    return [replace(command, graph=None) for command in commands]
+    return [replace(command, graph=None) for command in _listed(bubble.command)]
 
 
 def _require_around(task: Task, bubble: ParentCommand) -> None:
@@ -107,10 +107,6 @@ def _require_around(task: Task, bubble: ParentCommand) -> None:
             f"Node {task.name!r} raised a ParentCommand that is for a node that it does not run in. Return "
             "the Command instead."
         ) from bubble
-
-
-def _first_or_joined(bubbles: Sequence[ParentCommand]) -> BaseException | None:
-    return joined(bubbles) if bubbles else None
 
 
 def joined(bubbles: Sequence[ParentCommand]) -> BaseException:

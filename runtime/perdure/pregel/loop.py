@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from perdure.clock import IdSource
 from perdure.constants import INTERRUPT, START
 from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.apply import apply
-from perdure.pregel.breakpoints import Breakpoints
 from perdure.pregel.cached import node_cache
 from perdure.pregel.cancellation import clean_up
 from perdure.pregel.commit import Recorder
@@ -21,13 +20,13 @@ from perdure.pregel.debug import Report
 from perdure.pregel.failures import add_note
 from perdure.pregel.handlers import acting, with_handlers
 from perdure.pregel.handoff import ending_of
-from perdure.pregel.plan import Calling, Plan
+from perdure.pregel.names import names_of
+from perdure.pregel.plan import Calling
 from perdure.pregel.prepare import prepare
+from perdure.pregel.request import RunRequest
 from perdure.pregel.runner import run_tasks
-from perdure.pregel.scope import Scope
 from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
-from perdure.pregel.stream import Events
 from perdure.pregel.task import Task
 from perdure.pregel.writes import update_event
 
@@ -45,6 +44,7 @@ class Loop:
         breakpoints: where the run stops on purpose; None: nowhere.
         approved: whether the superstep that is next was stopped before already.
         report: tells of the superstep that runs now, with debug on.
+        versioned: whether channels have versions, by which the thread is read again, or a report is made.
         cached: where results of its nodes are looked up; None if they are not.
     """
 
@@ -70,38 +70,37 @@ class Loop:
         "state",
         "step",
         "tasks",
+        "versioned",
     )
 
     def __init__(
         self,
-        plan: Plan,
+        request: RunRequest,
         state: ThreadState,
-        scope: Scope,
         ids: IdSource,
-        *,
-        session: Session | None,
-        recorder: Recorder | None,
         namespace: str,
-        root: bool,
-        output_keys: str | Sequence[str],
-        events: Events | None,
-        breakpoints: Breakpoints | None = None,
+        *,
+        session: Session | None = None,
+        recorder: Recorder | None = None,
+        root: bool = True,
     ) -> None:
-        self.plan = plan
-        self.state = state
+        scope = request.scope
+        self.plan = request.plan
         self.scope = scope
+        self.output_keys = request.output_keys
+        self.events = request.events
+        self.breakpoints = request.breakpoints
+        self.state = state
         self.ids = ids
+        self.namespace = namespace
         self.session = session
         self.recorder = recorder
-        self.namespace = namespace
         self.root = root
-        self.output_keys = output_keys
-        self.events = events
-        self.breakpoints = breakpoints
         self.approved = False
-        self._output = frozenset((output_keys,) if isinstance(output_keys, str) else output_keys)
-        self._observes = recorder is not None or events is not None or scope.watch is not None
-        self.cached = node_cache(plan, scope)
+        self._output = frozenset(names_of(request.output_keys))
+        self.versioned = recorder is not None or scope.debug
+        self._observes = recorder is not None or request.events is not None or scope.watch is not None
+        self.cached = node_cache(request.plan, scope)
         self.budget = scope.settings.recursion_limit
         self.checkpoint_id = ""
         self.source = "input"
@@ -202,22 +201,19 @@ class Loop:
             self.scope.watch.progress()
         if self.recorder is not None and task.superstep.unfinished:
             self.recorder.task_finished(task)
-        if self.events is not None and self.events.updates and task.spec.name != START:
-            if task.spec.calling is Calling.CACHED:
-                self.put_update(task, __metadata__={"cached": True})
-            else:
-                self.put_update(task)
+        if self.events is not None and task.spec.name != START:
+            self.put_update(task, cached=task.spec.calling is Calling.CACHED)
 
     async def handler_begins(self, failed: Task) -> None:
         """A task has failed; return when its handler may begin."""
         if self.recorder is not None:
             await self.recorder.handler_begins(failed)
 
-    def put_update(self, task: Task, **extra: Any) -> None:
-        """Tell the reader what a task wrote."""
-        if self.events is not None:
-            update = update_event(task, self.output_keys, self._output)
-            self.events.put("updates", {task.name: update, **extra})
+    def put_update(self, task: Task, *, cached: bool) -> None:
+        """Tell the reader what a task wrote; and if so, that it did not run for that."""
+        if self.events is not None and self.events.updates:
+            update = {task.name: update_event(task, self.output_keys, self._output)}
+            self.events.put("updates", {**update, "__metadata__": {"cached": True}} if cached else update)
 
     def put_values(self, changed: Set[str] | None = None) -> None:
         """Tell the reader what the output is now; if what changed is given, only if the output did."""
@@ -234,7 +230,7 @@ class Loop:
 
     async def _apply(self, tasks: list[Task]) -> None:
         checkpoint_id = self.ids.next()
-        changed, updated = apply(self.state, tasks, checkpoint_id, undo=self.recorder is not None)
+        changed, updated = apply(self.state, tasks, checkpoint_id, stored=self.versioned)
         self.checkpoint_id, self.source, self.step = checkpoint_id, "loop", self.step + 1
         failure: Exception | None = None
         try:

@@ -50,7 +50,7 @@ def _defaults(cls: type) -> dict[str, Any]:
 
 def mapping_of(graph: str, given: Any) -> Mapping[str, Any]:
     """An input as a mapping of state keys. Raises InvalidUpdateError if it is neither that nor annotated."""
-    if isinstance(given, Mapping):
+    if type(given) is dict or isinstance(given, Mapping):  # the first costs next to nothing
         return given
     if is_annotated(given) and not isinstance(given, Command | Send):
         return attributes(given)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import uuid6
 
 from perdure.channels.named_barrier_value import arrived
-from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Orphan, PendingWrite
-from perdure.clock import Clock, IdSource
-from perdure.config import RunSettings
+from perdure.checkpoint.base import CheckpointTuple, PendingWrite
 from perdure.constants import (
+    BRANCH,
     ERROR,
     ERROR_SOURCE,
     INPUT,
+    JOIN,
     NO_WRITES,
     PULL,
     RESERVED_SLOTS,
@@ -24,10 +23,9 @@ from perdure.constants import (
     TASKS,
     is_trigger,
 )
-from perdure.data import Command, Durability
+from perdure.data import Command
 from perdure.errors import MissingNodeError
-from perdure.pregel.apply import apply
-from perdure.pregel.breakpoints import Breakpoints
+from perdure.pregel.apply import Applied, apply
 from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
 from perdure.pregel.handlers import restore_handler, with_handlers
@@ -35,48 +33,14 @@ from perdure.pregel.loop import Loop
 from perdure.pregel.plan import Plan
 from perdure.pregel.prepare import fired_anywhere, prepare
 from perdure.pregel.renames import follow
-from perdure.pregel.scope import Scope
-from perdure.pregel.session import Session
+from perdure.pregel.request import RunRequest
+from perdure.pregel.session import Session, Superstep
 from perdure.pregel.state import ThreadState
-from perdure.pregel.stream import Events
 from perdure.pregel.task import Task, Writes
 
 logger = logging.getLogger("perdure")
 
 _REMEDY: Final = "If a node was renamed, say so: compile(renamed={'<old name>': '<new name>'})."
-
-
-@dataclass(slots=True, kw_only=True)
-class RunRequest:
-    """A run as asked for.
-
-    Attributes:
-        input: None continues what is stored.
-        saver: None stores nothing, unless a surrounding run does; False stores nothing at all.
-        orphan: given when this run continues one whose process is gone.
-    """
-
-    plan: Plan
-    input: Any
-    scope: Scope
-    saver: BaseCheckpointSaver | bool | None
-    durability: Durability
-    output_keys: str | Sequence[str]
-    events: Events | None = None
-    breakpoints: Breakpoints | None = None
-    orphan: Orphan | None = None
-
-    @property
-    def settings(self) -> RunSettings:
-        return self.scope.settings
-
-    @property
-    def clock(self) -> Clock:
-        return self.scope.clock
-
-    def with_settings(self, settings: RunSettings) -> RunRequest:
-        """The same run, differently configured."""
-        return replace(self, scope=replace(self.scope, settings=settings))
 
 
 def stored_loop(
@@ -86,6 +50,7 @@ def stored_loop(
     parent: Task | None = None,
     namespace: str = "",
 ) -> Loop:
+    """A run on what is stored; below the node of `parent`, if that is given."""
     plan = request.plan
     followed = None if head is None else follow(plan, head)
     head = None if followed is None else followed.stored
@@ -99,36 +64,12 @@ def stored_loop(
     recorder = Recorder(plan, state, session, namespace, head, metadata)
     if followed is not None:
         recorder.store_again(followed.channels)
-    loop = new_loop(request, state, session.ids, session, recorder, namespace, root=parent is None)
+    root = parent is None
+    loop = Loop(request, state, session.ids, namespace, session=session, recorder=recorder, root=root)
     if head is not None:
         loop.checkpoint_id = id_of(head)
         loop.source, loop.step = head.metadata.get("source", "loop"), head.metadata.get("step", -2)
     return loop
-
-
-def new_loop(
-    request: RunRequest,
-    state: ThreadState,
-    ids: IdSource,
-    session: Session | None = None,
-    recorder: Recorder | None = None,
-    namespace: str = "",
-    *,
-    root: bool = True,
-) -> Loop:
-    return Loop(
-        request.plan,
-        state,
-        request.scope,
-        ids,
-        session=session,
-        recorder=recorder,
-        namespace=namespace,
-        root=root,
-        output_keys=request.output_keys,
-        events=request.events,
-        breakpoints=request.breakpoints,
-    )
 
 
 async def start(loop: Loop, given: Mapping[str, Any], head: CheckpointTuple | None = None) -> None:
@@ -137,22 +78,25 @@ async def start(loop: Loop, given: Mapping[str, Any], head: CheckpointTuple | No
         stored = follow(loop.plan, head).stored
         _merge_commands(loop, list(kept_commands(stored.pending_writes or ()).values()))
     superstep = loop.superstep()
+    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
+    dropped = _left_to_do(loop, superstep) if loop.state.versions else []
+    applied = await _apply_input(loop, [*dropped, written])
+    loop.put_values(applied.changed)
+    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+def _left_to_do(loop: Loop, superstep: Superstep) -> list[Task]:
+    """What the thread would do next, with what waits until nothing else is left; without inputs."""
     versions = loop.state.versions
     for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
         del versions[foreign]
     for deferred in loop.plan.deferred & loop.plan.triggered.keys():
-        loop.state.finish(deferred)  # so that what it waited with is dropped like the rest
-    dropped = [
+        loop.state.finish(deferred)
+    return [
         Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
         for name, triggers in fired_anywhere(loop.plan, loop.state).items()
     ]
-    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
-    loop.checkpoint_id = loop.ids.next()
-    applied = apply(loop.state, [*dropped, written], loop.checkpoint_id)
-    await _record_opening(loop, "input", applied.changed)
-    loop.put_values(applied.changed)
-    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
 
 
 async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
@@ -165,11 +109,15 @@ async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
 
 async def start_with(loop: Loop, command: Command) -> None:
     """Write a command to a thread that has nothing stored."""
-    task = command_task(loop.plan, command, loop.superstep())
-    loop.checkpoint_id = loop.ids.next()
-    applied = apply(loop.state, [task], loop.checkpoint_id)
-    await _record_opening(loop, "input", applied.changed)
+    applied = await _apply_input(loop, [command_task(loop.plan, command, loop.superstep())])
     loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+
+
+async def _apply_input(loop: Loop, tasks: Sequence[Task]) -> Applied:
+    loop.checkpoint_id = loop.ids.next()
+    applied = apply(loop.state, tasks, loop.checkpoint_id, stored=loop.versioned)
+    await _record_opening(loop, "input", applied.changed)
+    return applied
 
 
 async def resume(
@@ -207,8 +155,8 @@ async def resume(
         restore(loop.plan, loop.tasks, head.pending_writes or ())
     loop.put_values()
     for task in with_handlers(loop.tasks):
-        if task.writes is not None and loop.events is not None and loop.events.updates:
-            loop.put_update(task, __metadata__={"cached": True})
+        if task.writes is not None:
+            loop.put_update(task, cached=True)
 
 
 def _keep_command(loop: Loop, command: Command, kept: Mapping[str, Writes]) -> None:
@@ -302,10 +250,10 @@ def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
 
 def _awaited_node(channel: str, stored: Any) -> str | None:
     """The node that a stored trigger is about to start, if it is one and does."""
-    if channel.startswith("branch:to:"):
-        return channel.removeprefix("branch:to:")
-    if channel.startswith("join:") and isinstance(stored, list | dict):
-        starts, _, end = channel.removeprefix("join:").rpartition(":")
+    if channel.startswith(BRANCH):
+        return channel.removeprefix(BRANCH)
+    if channel.startswith(JOIN) and isinstance(stored, list | dict):
+        starts, _, end = channel.removeprefix(JOIN).rpartition(":")
         if set("+".join(arrived(stored)).split("+")) == set(starts.split("+")):
             return end
     return None

@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.binop import BinaryOperatorAggregate
 from perdure.channels.delta import DeltaChannel
+from perdure.channels.ephemeral_value import EphemeralValue
 from perdure.channels.last_value import LastValue
 from perdure.channels.untracked_value import UntrackedValue
-from perdure.constants import is_trigger
+from perdure.constants import START, is_trigger
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.managed import ManagedValue
 
@@ -125,7 +126,6 @@ class Plan:
         nodes: by name, in the order in which they were added; START first, where there is one: without it an
             input is written to its channels directly.
         channels: empty prototypes, by name, which runs copy.
-        triggered: which nodes a channel can start.
         state_keys: the channels that make up the state.
         input_keys: those that an input may write.
         output_keys: those that a result shows; a single name: the result is its bare value.
@@ -137,6 +137,11 @@ class Plan:
         context: makes of the context that a run is called with what nodes are given; None: that itself.
         json_schema: the JSON schema of the input, the output or the context.
         renamed: what nodes are called now, by the name under which threads may have been stored.
+
+    What follows from nodes and channels:
+
+        triggered: which nodes a channel can start.
+        cached: the nodes whose results may be cached, and how.
         untracked: state keys that are never stored.
         plain: state keys that keep the last value, and have nothing else to keep.
         triggers: channels that carry no value: they are raised, or not.
@@ -152,59 +157,64 @@ class Plan:
     name: str
     nodes: Mapping[str, NodeSpec]
     channels: Mapping[str, BaseChannel[Any, Any]]
-    triggered: Mapping[str, tuple[str, ...]]
     state_keys: frozenset[str]
     input_keys: frozenset[str]
     output_keys: str | tuple[str, ...]
-    untracked: frozenset[str]
-    plain: frozenset[str]
-    triggers: frozenset[str]
-    barriers: frozenset[str]
-    deferred: frozenset[str]
-    appended: frozenset[str]
-    reduced: frozenset[str]
-    initial: tuple[str, ...]
-    signature: str
     stream_keys: str | tuple[str, ...] | None = None
     accept: Callable[[Any], Mapping[str, Any]] | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
     bare: bool = False
-    defaulted: tuple[str, ...] = ()
     context: Callable[[Any], Any] | None = None
     json_schema: Callable[[Described], dict[str, Any] | None] | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+
+    triggered: Mapping[str, tuple[str, ...]] = field(init=False)
+    cached: Mapping[str, CachePolicy] = field(init=False)
+    untracked: frozenset[str] = field(init=False)
+    plain: frozenset[str] = field(init=False)
+    triggers: frozenset[str] = field(init=False)
+    barriers: frozenset[str] = field(init=False)
+    deferred: frozenset[str] = field(init=False)
+    appended: frozenset[str] = field(init=False)
+    reduced: frozenset[str] = field(init=False)
+    initial: tuple[str, ...] = field(init=False)
+    defaulted: tuple[str, ...] = field(init=False)
+    signature: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        channels = self.channels
+        state = {key: channel for key, channel in channels.items() if key in self.state_keys}
+        engine = {key: channel for key, channel in channels.items() if key not in self.state_keys}
+        follows = {
+            "triggered": _index_triggers(self.nodes),
+            "cached": {
+                name: spec.policies.cache
+                for name, spec in self.nodes.items()
+                if name != START and spec.policies is not None and spec.policies.cache is not None
+            },
+            "untracked": _those(state, lambda channel: isinstance(channel, UntrackedValue)),
+            "plain": _those(state, lambda channel: type(channel) is LastValue),
+            "triggers": _those(engine, lambda channel: type(channel) is EphemeralValue) - {START},
+            "barriers": _those(channels, lambda channel: _overrides(channel, "consume")),
+            "deferred": _those(channels, lambda channel: _overrides(channel, "finish")),
+            "appended": _those(state, _appends),
+            "reduced": _those(state, lambda channel: isinstance(channel, _REDUCERS)),
+            "initial": tuple(key for key, channel in channels.items() if channel.is_available()),
+            "defaulted": tuple(key for key, channel in state.items() if _has_default(channel)),
+            "signature": _sign(self.nodes, channels),
+        }
+        for name, value in follows.items():
+            object.__setattr__(self, name, value)
 
 
 _REDUCERS = (BinaryOperatorAggregate, DeltaChannel)
 
 
-class ChannelSets(TypedDict):
-    """What of a Plan follows from its channels."""
-
-    untracked: frozenset[str]
-    plain: frozenset[str]
-    barriers: frozenset[str]
-    deferred: frozenset[str]
-    appended: frozenset[str]
-    reduced: frozenset[str]
-    initial: tuple[str, ...]
-    defaulted: tuple[str, ...]
-
-
-def sort_channels(channels: Mapping[str, BaseChannel[Any, Any]], state_keys: frozenset[str]) -> ChannelSets:
-    """Which channels are of which kind, for `state_keys` that are among them."""
-    state = {key: channels[key] for key in channels if key in state_keys}
-    return ChannelSets(
-        untracked=frozenset(key for key, channel in state.items() if isinstance(channel, UntrackedValue)),
-        plain=frozenset(key for key, channel in state.items() if type(channel) is LastValue),
-        barriers=frozenset(key for key, channel in channels.items() if _overrides(channel, "consume")),
-        deferred=frozenset(key for key, channel in channels.items() if _overrides(channel, "finish")),
-        appended=frozenset(key for key, channel in state.items() if _appends(channel)),
-        reduced=frozenset(key for key, channel in state.items() if isinstance(channel, _REDUCERS)),
-        initial=tuple(key for key, channel in channels.items() if channel.is_available()),
-        defaulted=tuple(key for key, channel in state.items() if _has_default(channel)),
-    )
+def _those(
+    channels: Mapping[str, BaseChannel[Any, Any]], meant: Callable[[BaseChannel[Any, Any]], bool]
+) -> frozenset[str]:
+    return frozenset(key for key, channel in channels.items() if meant(channel))
 
 
 def _overrides(channel: BaseChannel[Any, Any], method: str) -> bool:
@@ -219,7 +229,7 @@ def _appends(channel: BaseChannel[Any, Any]) -> bool:
     return isinstance(channel, BinaryOperatorAggregate) and channel.operator is operator.add
 
 
-def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
+def _index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
     """Which nodes each channel can start, in the order of `nodes`."""
     index: dict[str, tuple[str, ...]] = {}
     for name, spec in nodes.items():
@@ -228,7 +238,7 @@ def index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
     return index
 
 
-def sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel[Any, Any]]) -> str:
+def _sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel[Any, Any]]) -> str:
     """A short text that two graphs share only if they have the same nodes and channels.
 
     Whether a node is deferred makes no difference, as it makes none to what a thread has stored.

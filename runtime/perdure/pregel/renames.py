@@ -13,13 +13,11 @@ from typing import Any
 
 from perdure.channels.named_barrier_value import arrived
 from perdure.checkpoint.base import CheckpointTuple, PendingWrite
-from perdure.constants import TASKS, branch_channel, is_trigger
+from perdure.constants import BRANCH, JOIN, TASKS, branch_channel, is_trigger
 from perdure.data import Send
 from perdure.pregel.commands import kept_commands
 from perdure.pregel.plan import Plan
 from perdure.pregel.task import FormerTask, Task
-
-_BRANCH, _JOIN = branch_channel(""), "join:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +84,9 @@ def _channel(plan: Plan, name: str) -> str:
     """What a stored trigger is called now; other channels, and triggers that are gone, keep their name."""
     if name in plan.channels or not is_trigger(name):
         return name
-    starts, _, end = name.removeprefix(_JOIN).rpartition(":")
+    starts, _, end = name.removeprefix(JOIN).rpartition(":")
     end = plan.renamed.get(end, end)
-    now = branch_channel(end) if name.startswith(_BRANCH) else f"{_JOIN}{_starts(plan, starts)}:{end}"
+    now = branch_channel(end) if name.startswith(BRANCH) else f"{JOIN}{_starts(plan, starts)}:{end}"
     return now if now in plan.channels else name
 
 
@@ -102,7 +100,7 @@ def _value(plan: Plan, name: str, value: Any) -> Any:
     """A channel's stored value: Sends to nodes, and the names that a join has seen."""
     if name == TASKS:
         return [_send(plan, send) for send in value]
-    if not name.startswith(_JOIN):
+    if not name.startswith(JOIN):
         return value
     names = [plan.renamed.get(start, start) for start in arrived(value)]
     return {**value, "names": names} if isinstance(value, dict) else names
@@ -118,7 +116,7 @@ def _write(plan: Plan, write: PendingWrite) -> PendingWrite:
         return task_id, name, [_send(plan, send) for send in value]
     if not is_trigger(name):
         return write
-    return task_id, _channel(plan, name), plan.renamed.get(value, value) if name.startswith(_JOIN) else value
+    return task_id, _channel(plan, name), plan.renamed.get(value, value) if name.startswith(JOIN) else value
 
 
 def _seen(plan: Plan, stored: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:

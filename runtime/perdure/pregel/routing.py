@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from difflib import get_close_matches
 from inspect import isawaitable
 from typing import Any
 
@@ -12,19 +11,12 @@ from perdure.constants import END, INPUT, START, TASKS, branch_channel
 from perdure.data import Send
 from perdure.errors import InvalidUpdateError
 from perdure.pregel.inject import injected
+from perdure.pregel.names import nearest
 from perdure.pregel.plan import Branch, Calling, Plan
 from perdure.pregel.read import read
 from perdure.pregel.state import ThreadState
 from perdure.pregel.task import Task, Writes
 from perdure.pregel.timeouts import timeout_policy
-
-
-def nearest(name: str, known: Any) -> str:
-    """The end of a message about a name that is not known."""
-    close = get_close_matches(name, [k for k in known if k != START], n=1)
-    if close:
-        return f" Did you mean {close[0]!r}?"
-    return f" Known: {', '.join(sorted(set(known) - {START})) or 'none'}."
 
 
 def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:

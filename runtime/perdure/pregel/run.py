@@ -41,17 +41,18 @@ from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
 from perdure.pregel.objects import mapping_of
-from perdure.pregel.opening import RunRequest, id_of, new_loop, resume, start, start_with, stored_loop
+from perdure.pregel.opening import id_of, resume, start, start_with, stored_loop
+from perdure.pregel.request import RunRequest
 from perdure.pregel.session import CommitLine, Session, Superstep
 from perdure.pregel.state import ThreadState
-from perdure.pregel.task import Task, running_task
+from perdure.pregel.task import Task
 from perdure.pregel.writes import refuse_unknown_keys
 
 
 async def run_graph(request: RunRequest) -> Any:
     """Run a graph from its opening to its end and return the output."""
     request = _accepted(request)
-    parent = running_task()
+    parent: Task | None = request.scope.above
     if parent is not None and parent.watch is not None:
         parent.watch.admit(request.plan.name)
     session = None if parent is None or request.saver is False else parent.superstep.session
@@ -65,7 +66,7 @@ async def run_graph(request: RunRequest) -> Any:
         return await _run_root(request, saver, require_thread(request.settings))
     _require_input(request)
     namespace = "" if parent is None else parent.child_namespace()
-    loop = new_loop(request, ThreadState(request.plan), LocalIds(), namespace=namespace)
+    loop = Loop(request, ThreadState(request.plan), LocalIds(), namespace)
     await _begin(loop, request.input)
     return await loop.run()
 
@@ -107,7 +108,7 @@ def _accepted(request: RunRequest) -> RunRequest:
 
 
 def _check_command(request: RunRequest, command: Command) -> None:
-    stored = running_task() is not None or isinstance(request.saver, BaseCheckpointSaver)
+    stored = request.scope.above is not None or isinstance(request.saver, BaseCheckpointSaver)
     superstep = Superstep("", "", 0, request.scope, None, request.settings.recursion_limit)
     check_command(request.plan, command, superstep, stored=stored)
 

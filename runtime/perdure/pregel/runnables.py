@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from perdure.pregel.callables import signature_of
 from perdure.pregel.plan import Calling, Injected
 
 
@@ -31,8 +32,6 @@ def invocation_of(runnable: Any) -> Invocation:
     calling = Calling.COROUTINE
     if not callable(call):
         call, calling = runnable.invoke, Calling.THREAD
-    try:
-        takes_config = "config" in inspect.signature(call).parameters
-    except ValueError:  # not a function of Python's
-        takes_config = False
+    signature = signature_of(call)
+    takes_config = signature is not None and "config" in signature.parameters
     return Invocation(call, calling, (("config", "config"),) if takes_config else ())

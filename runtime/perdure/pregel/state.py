@@ -214,7 +214,11 @@ class ThreadState:
     def select(self, keys: Iterable[str]) -> dict[str, Any]:
         """Like `read`, of some keys."""
         values = self.values
-        return {key: shallow_copy(values[key]) for key in keys if key in values}
+        view = {key: values[key] for key in keys if key in values}
+        for key in self.containers:
+            if key in view:
+                view[key] = shallow_copy(view[key])
+        return view
 
     def preview(self, writes: Iterable[tuple[str, Any]]) -> Preview:
         """What `writes`, of one task, would make of the state keys they touch."""

@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 from perdure.data import StreamMode, StreamWriter
 from perdure.errors import GraphValidationError
 from perdure.pregel.cancellation import outlast
+from perdure.pregel.names import names_of
 
 STREAM_MODES: Final[tuple[StreamMode, ...]] = get_args(StreamMode)
 BUFFER_SIZE: Final = 64
@@ -37,7 +38,7 @@ class Events:
     )
 
     def __init__(self, modes: StreamMode | Sequence[StreamMode]) -> None:
-        chosen = (modes,) if isinstance(modes, str) else tuple(modes)
+        chosen = names_of(modes)
         for mode in chosen:
             if mode not in STREAM_MODES:
                 raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(STREAM_MODES)}.")

@@ -11,10 +11,13 @@ from perdure.channels.base import shallow_copy
 from perdure.constants import INPUT, ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
+from perdure.pregel.failures import add_note
 from perdure.pregel.handoff import departing
+from perdure.pregel.names import nearest
 from perdure.pregel.objects import attributes, is_annotated
+from perdure.pregel.once import Once
 from perdure.pregel.plan import Plan
-from perdure.pregel.routing import destination, nearest, targets
+from perdure.pregel.routing import destination, targets
 from perdure.pregel.task import Task, Writes
 
 Pairs = Iterable[tuple[Any, Any]]
@@ -99,11 +102,6 @@ def _shares_a_name(update: Any, keys: frozenset[str]) -> bool:
 
 def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
     shown = repr(result) if len(repr(result)) <= 60 else repr(result)[:60] + "…"
-    if task.name == START:
-        return InvalidUpdateError(
-            f"Expected dict, got {shown}: the input of this graph is a mapping of its state's keys, "
-            f"not {type(result).__name__}."
-        )
     if task.name == INPUT:
         return InvalidUpdateError(
             f"Expected dict, got {shown}: the update of a Command is a mapping of state keys, a list of "
@@ -140,12 +138,11 @@ def _validated(plan: Plan, task: Task, key: str, value: Any) -> Any:
         return validate(value)
     except Exception as error:
         source = _source(task)
-        error.add_note(f"While validating what {source[0].lower()}{source[1:]} wrote to state key {key!r}")
+        add_note(error, f"While validating what {source[0].lower()}{source[1:]} wrote to state key {key!r}")
         raise
 
 
-_MOST_WARNINGS = 1_000
-_warned: set[tuple[str, str, str, str]] = set()
+_warned = Once()
 
 
 def _source(task: Task) -> str:
@@ -156,11 +153,8 @@ def _refuse_or_warn(plan: Plan, task: Task, what: str, message: str, remedy: str
     """Once for each graph, node and key: a key that is misspelt is misspelt every time."""
     if plan.strict:
         raise InvalidUpdateError(f"{message}.{remedy}")
-    seen = (plan.name, plan.signature, task.name, what)
-    if seen in _warned or len(_warned) >= _MOST_WARNINGS:
-        return
-    _warned.add(seen)
-    warnings.warn(f"{message}; the write is dropped.{remedy}", InvalidUpdateWarning, stacklevel=2)
+    if _warned.is_new(plan, task, what):
+        warnings.warn(f"{message}; the write is dropped.{remedy}", InvalidUpdateWarning, stacklevel=2)
 
 
 def refuse_unknown_keys(plan: Plan, given: Mapping[str, Any]) -> None:

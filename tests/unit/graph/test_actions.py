@@ -1,4 +1,4 @@
-"""What can be a node, how it is called, and what it is called."""
+"""What can be a node, and what it is named."""
 
 from __future__ import annotations
 
@@ -11,47 +11,17 @@ import pytest
 from perdure.config import RunnableConfig
 from perdure.data import NodeError
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.actions import calling_of, check_action, check_path, name_of
-from perdure.pregel.plan import Calling
+from perdure.graph.actions import check_action, check_path, name_of
 from perdure.runtime import Runtime
 
 
 async def coroutine(state: Any) -> None: ...
 
 
-def function(state: Any) -> None: ...
-
-
 class AsyncCallable:
     async def __call__(self, state: Any) -> None: ...
 
     async def method(self, state: Any) -> None: ...
-
-
-class SyncCallable:
-    def __call__(self, state: Any) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("action", "calling"),
-    [
-        (coroutine, Calling.COROUTINE),
-        (functools.partial(coroutine), Calling.COROUTINE),
-        (functools.partial(functools.partial(coroutine)), Calling.COROUTINE),
-        (AsyncCallable(), Calling.COROUTINE),
-        (AsyncCallable().method, Calling.COROUTINE),
-        (functools.partial(AsyncCallable()), Calling.COROUTINE),
-        (function, Calling.THREAD),
-        (functools.partial(function), Calling.THREAD),
-        (SyncCallable(), Calling.THREAD),
-        (dict, Calling.THREAD),
-        (lambda state: None, Calling.THREAD),
-    ],
-)
-def test_coroutine_functions_are_known_in_every_wrapping(
-    action: Callable[[Any], Any], calling: Calling
-) -> None:
-    assert calling_of(action) is calling
 
 
 @pytest.mark.parametrize(

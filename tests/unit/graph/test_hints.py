@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, Optional, TypedDict, TypeVar, Union
@@ -19,8 +20,8 @@ from perdure.graph.hints import (
     first_parameter,
     hint_of,
     input_schema_of,
-    signature_of,
 )
+from perdure.pregel.callables import signature_of
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]
@@ -251,12 +252,18 @@ ASKED = ["state", "extra", "config", "store"]
 def test_a_function_is_called_as_it_says_itself_and_as_what_it_passes_everything_on_to(
     action: Callable[..., Any], names: list[str]
 ) -> None:
-    assert list(signature_of(action).parameters) == names
+    assert list(signature(action).parameters) == names
+
+
+def signature(action: Callable[..., Any]) -> inspect.Signature:
+    told = signature_of(action)
+    assert told is not None
+    return told
 
 
 def test_what_a_function_passes_on_by_name_it_may_fill_itself() -> None:
-    signature_of(filling_some(asking)).bind(object())
-    signature_of(named_partial).bind(object())
+    signature(filling_some(asking)).bind(object())
+    signature(named_partial).bind(object())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from perdure.constants import START
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError
-from perdure.graph.policies import checked_cache_policy, retry_policies, timeout_policy
 from perdure.graph.state import StateGraph
 from perdure.pregel.plan import Policies
 from tests.unit.pregel.graphs import Log, logs
@@ -24,49 +23,6 @@ async def handle(state: Log) -> None: ...
 
 def policies(builder: StateGraph, node: str = "a") -> Policies | None:
     return builder.add_edge(START, "a").compile().plan.nodes[node].policies
-
-
-@pytest.mark.parametrize(
-    ("given", "made"),
-    [(None, None), (ONCE, (ONCE,)), ([ONCE, OFTEN], (ONCE, OFTEN)), ((), ())],
-)
-def test_one_retry_policy_or_several_make_a_tuple(given: Any, made: Any) -> None:
-    assert retry_policies("node 'a'", given) == made
-
-
-@pytest.mark.parametrize("given", [3, {"max_attempts": 3}, [3], (ONCE, "x")])
-def test_what_is_no_retry_policy_is_refused(given: Any) -> None:
-    with pytest.raises(
-        TypeError, match=r"The retry_policy of node 'a' .*: A retry policy is a RetryPolicy, not"
-    ):
-        retry_policies("node 'a'", given)
-
-
-def test_what_is_no_cache_policy_is_refused() -> None:
-    with pytest.raises(
-        GraphValidationError, match="The cache_policy of node 'a' is 60; expected a CachePolicy"
-    ):
-        checked_cache_policy("node 'a'", 60)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("given", "made"),
-    [
-        (None, None),
-        (2, TimeoutPolicy(run_timeout=2.0)),
-        (0.5, TimeoutPolicy(run_timeout=0.5)),
-        (timedelta(minutes=1), TimeoutPolicy(run_timeout=60.0)),
-        (TimeoutPolicy(), None),
-        (TimeoutPolicy(refresh_on="heartbeat"), None),
-        (TimeoutPolicy(run_timeout=timedelta(seconds=3)), TimeoutPolicy(run_timeout=3.0)),
-        (
-            TimeoutPolicy(idle_timeout=timedelta(seconds=1), refresh_on="heartbeat"),
-            TimeoutPolicy(idle_timeout=1.0, refresh_on="heartbeat"),
-        ),
-    ],
-)
-def test_a_timeout_becomes_a_policy_in_seconds(given: Any, made: Any) -> None:
-    assert timeout_policy("node 'a'", given) == made
 
 
 @pytest.mark.parametrize(

@@ -337,8 +337,9 @@ def test_a_managed_key_that_is_plain_in_a_later_schema_stays_managed() -> None:
     [("input", "input_schema"), ("output", "output_schema"), ("config_schema", "context_schema")],
 )
 def test_old_names_of_schemas_still_serve_and_warn(old: str, new: str) -> None:
-    with pytest.warns(PerdureDeprecationWarning, match=f"`{old}` is deprecated: write `{new}`"):
+    with pytest.warns(PerdureDeprecationWarning, match=f"`{old}` is deprecated: write `{new}`") as warned:
         graph = StateGraph(State, **{old: Narrow})
+    assert warned[0].filename == __file__
     assert getattr(graph, new) is Narrow
 
     with pytest.raises(GraphValidationError, match=f"`{old}` is an older name of `{new}`: give one of them"):

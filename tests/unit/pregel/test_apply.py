@@ -69,6 +69,17 @@ def test_all_that_changed_has_one_new_version_that_names_the_checkpoint() -> Non
     assert "log" not in state.versions
 
 
+def test_what_is_not_stored_changes_in_the_same_way_and_has_no_versions() -> None:
+    plan = plan_of("a", "b")
+    stored, passing = ThreadState(plan), ThreadState(plan)
+    for number in (1, 2):
+        tasks = [finished(plan, "a", [("x", number), ("log", ["a"]), ("branch:to:b", None)])]
+        assert apply(passing, tasks, f"c{number}", stored=False) == apply(stored, tasks, f"c{number}")
+
+    assert (passing.read(), passing.raised) == (stored.read(), stored.raised)
+    assert (passing.versions, passing.seen, passing.counter) == ({}, {}, 0)
+
+
 def test_what_a_superstep_does_not_write_again_is_emptied_and_drives_nothing() -> None:
     plan = plan_of("a", "b")
     state = ThreadState(plan)

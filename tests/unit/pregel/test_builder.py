@@ -233,12 +233,12 @@ def test_policies_are_kept_for_whoever_runs_the_node() -> None:
     assert (node.retry_policies, node.cache_policy) == ((first, second), cache)
 
 
-@pytest.mark.parametrize("timeout", [2, 0.5, timedelta(seconds=3)])
-def test_a_timeout_is_that_of_an_attempt_unless_it_says_otherwise(timeout: Any) -> None:
+@pytest.mark.parametrize(("timeout", "limit"), [(2, 2), (0.5, 0.5), (timedelta(seconds=3), 3)])
+def test_a_timeout_is_that_of_an_attempt_unless_it_says_otherwise(timeout: Any, limit: float) -> None:
     policy = TimeoutPolicy(idle_timeout=1)
 
-    assert NodeBuilder().set_timeout(timeout).build().timeout == TimeoutPolicy(run_timeout=timeout)
-    assert NodeBuilder().set_timeout(policy).build().timeout is policy
+    assert NodeBuilder().set_timeout(timeout).build().timeout == TimeoutPolicy(run_timeout=limit)
+    assert NodeBuilder().set_timeout(policy).build().timeout == policy
     assert NodeBuilder().set_timeout(policy).set_timeout(None).build().timeout is None
 
 

@@ -16,6 +16,7 @@ from perdure.graph.state import StateGraph
 from perdure.pregel import cached as cached_module
 from perdure.pregel.cached import NodeCache, node_cache
 from perdure.pregel.graph import Pregel
+from perdure.pregel.once import Once
 from perdure.pregel.scope import Scope
 from perdure.pregel.session import Superstep
 from perdure.pregel.task import Task
@@ -39,7 +40,7 @@ def runs() -> Runs:
 
 @pytest.fixture(autouse=True)
 def nothing_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cached_module, "_warned", set())
+    monkeypatch.setattr(cached_module, "_warned", Once())
 
 
 async def updates(graph: Pregel, given: Any, config: RunnableConfig | None = None) -> list[Any]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import pytest
+from pydantic import AfterValidator, BaseModel
 
+from perdure.cache.memory import InMemoryCache
 from perdure.constants import START
+from perdure.data import CachePolicy
 from perdure.errors import GraphBubbleUp, failures_of
 from perdure.graph.state import StateGraph
-from perdure.pregel.failures import add_note, signal_in, unwrapped
+from perdure.pregel.failures import add_note, unwrapped
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan import Reader
 from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, settle, thread
@@ -27,9 +30,9 @@ class Signal(GraphBubbleUp):
 def test_a_signal_is_found_in_groups_of_nothing_else() -> None:
     signal = Signal()
 
-    assert signal_in(signal) is signal
-    assert signal_in(BaseExceptionGroup("", [signal, Signal()])) is signal
-    assert signal_in(BaseExceptionGroup("", [BaseExceptionGroup("", [signal])])) is signal
+    assert unwrapped(signal) is signal
+    assert unwrapped(BaseExceptionGroup("", [signal, Signal()])) is signal
+    assert unwrapped(BaseExceptionGroup("", [BaseExceptionGroup("", [signal])])) is signal
 
 
 def test_beside_an_error_a_signal_does_not_count() -> None:
@@ -37,7 +40,6 @@ def test_beside_an_error_a_signal_does_not_count() -> None:
     group = BaseExceptionGroup("", [Signal(), BaseExceptionGroup("", [error, Signal()])])
     left = unwrapped(group)
 
-    assert signal_in(group) is None
     assert isinstance(left, ExceptionGroup)
     assert isinstance(left.exceptions[0], ExceptionGroup)
     assert left.exceptions[0].exceptions == (error,)
@@ -45,7 +47,6 @@ def test_beside_an_error_a_signal_does_not_count() -> None:
 
 @pytest.mark.parametrize("error", [ValueError(), ExceptionGroup("", [ValueError()]), KeyboardInterrupt()])
 def test_what_holds_no_signal_is_left_as_it_is(error: BaseException) -> None:
-    assert signal_in(error) is None
     assert unwrapped(error) is error
 
 
@@ -241,6 +242,45 @@ def test_an_error_that_lets_nobody_set_attributes_gets_its_notes() -> None:
     add_note(error, "two")
 
     assert error.__notes__ == ["one", "two"]
+
+
+def frozen(*_: Any) -> Any:
+    raise FrozenError(4)
+
+
+@dataclass
+class Made:
+    def __post_init__(self) -> None:
+        frozen()
+
+
+class Refusing(BaseModel):
+    n: Annotated[Any, AfterValidator(lambda value: frozen())] = None
+
+
+@pytest.mark.parametrize("given", [{"n": 1}, {}])
+async def test_raised_by_a_validator_it_reaches_the_caller_as_itself(given: dict[str, Any]) -> None:
+    builder = StateGraph(Refusing).add_node("a", lambda state: {"n": 2}).add_edge(START, "a")
+
+    with pytest.raises(FrozenError) as raised:
+        await builder.compile().ainvoke(given)
+    assert raised.value.__notes__[0].startswith("While validating ")
+
+
+async def test_raised_while_the_context_is_made_it_reaches_the_caller_as_itself() -> None:
+    builder = StateGraph(Log, context_schema=Made).add_node("a", fails(ValueError())).add_edge(START, "a")
+
+    with pytest.raises(FrozenError) as raised:
+        await builder.compile().ainvoke({}, context={})
+    assert raised.value.__notes__ == ["While making a Made of the context that was given"]
+
+
+async def test_raised_by_a_key_func_it_reaches_the_caller_as_itself() -> None:
+    builder = StateGraph(Log).add_node("a", fails(ValueError()), cache_policy=CachePolicy(key_func=frozen))
+
+    with pytest.raises(FrozenError) as raised:
+        await builder.add_edge(START, "a").compile(cache=InMemoryCache()).ainvoke({})
+    assert raised.value.__notes__ == ["In the key_func of the cache policy of node 'a'"]
 
 
 async def test_it_reaches_the_caller_as_itself_with_what_failed_beside_it() -> None:

@@ -252,14 +252,14 @@ async def test_the_clock_is_that_of_the_surrounding_run() -> None:
     inner = chain(["c"]).compile()
 
     async def call(state: Log) -> Any:
-        request = inner._request({}, None, None, None, None, None)
+        request = inner._request({}, None, None, None, None)
         clocks.append(request.clock)
 
     clock = FakeClock()
     await StateGraph(Log).add_node("a", call).add_edge(START, "a").compile(clock=clock).ainvoke({})
 
     assert clocks == [clock]
-    assert inner._request({}, None, None, None, None, None).clock is SYSTEM_CLOCK
+    assert inner._request({}, None, None, None, None).clock is SYSTEM_CLOCK
 
 
 # abatch

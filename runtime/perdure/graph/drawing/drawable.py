@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
-from perdure.config import RunnableConfig
+from perdure.config import Config
 from perdure.errors import DrawingError, GraphValidationError, MissingExtraError
 from perdure.graph.drawing.expand import expand
 from perdure.graph.drawing.model import Graph
@@ -30,9 +30,7 @@ class Drawable:
     interrupt_before_nodes: Nodes
     interrupt_after_nodes: Nodes
 
-    def get_graph(
-        self, config: RunnableConfig | Mapping[str, Any] | None = None, *, xray: bool | int = False
-    ) -> Graph:
+    def get_graph(self, config: Config | None = None, *, xray: bool | int = False) -> Graph:
         """The graph to be drawn: `get_graph().draw_mermaid()`, for one. Nothing is run.
 
         Branches that do not say where they may go are drawn to every node. A node at which nothing
@@ -59,9 +57,7 @@ class Drawable:
                 graph = expand(graph, name, inner)
         return graph
 
-    async def aget_graph(
-        self, config: RunnableConfig | Mapping[str, Any] | None = None, *, xray: bool | int = False
-    ) -> Graph:
+    async def aget_graph(self, config: Config | None = None, *, xray: bool | int = False) -> Graph:
         """What `get_graph` returns."""
         return self.get_graph(config, xray=xray)
 

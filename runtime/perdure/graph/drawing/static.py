@@ -10,6 +10,7 @@ from perdure.constants import END, START
 from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.graph.drawing.elements import Edge, Node, in_order
 from perdure.graph.drawing.model import Graph
+from perdure.pregel.names import EVERY_NODE
 from perdure.pregel.plan import NodeSpec, Plan
 
 Nodes = Sequence[str] | Literal["*"]
@@ -60,7 +61,7 @@ def static_graph(plan: Plan, outline: Outline, *, before: Nodes = (), after: Nod
 
 
 def _holds(nodes: Nodes, name: str) -> bool:
-    return nodes == "*" or name in nodes
+    return nodes == EVERY_NODE or name in nodes
 
 
 def _node(spec: NodeSpec, described: StateNode | None) -> Node:

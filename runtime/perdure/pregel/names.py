@@ -1,0 +1,36 @@
+"""Names of nodes and channels: which may be given, and which was meant by one that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from perdure.constants import START
+from perdure.errors import GraphValidationError
+
+EVERY_NODE: Final = "*"
+"""In place of a list of nodes: all of them."""
+
+_RESERVED_CHARACTERS: Final = "|:"
+
+
+def names_of(names: str | Iterable[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known."""
+    names = sorted({*known} - {START})
+    close = get_close_matches(name, names, n=1)
+    return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names) or 'none'}."
+
+
+def check_characters(name: str) -> None:
+    """Refuse a name of a node that could not be told apart in a namespace."""
+    for character in _RESERVED_CHARACTERS:
+        if character in name:
+            raise GraphValidationError(
+                f"{character!r} is a reserved character and is not allowed in the node names: {name!r}."
+            )
