@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
+from perdure.cache.base import BaseCache
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.constants import END, RESERVED_NODE_NAMES, START, join_channel
 from perdure.errors import GraphValidationError
@@ -108,6 +109,15 @@ def check_checkpointer(checkpointer: Any) -> None:
         raise TypeError(
             "Invalid checkpointer provided. Expected an instance of `BaseCheckpointSaver`, `False`, or "
             f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
+        )
+
+
+def check_cache(cache: Any) -> None:
+    """Refuse what is not a cache."""
+    if cache is not None and not isinstance(cache, BaseCache):
+        raise TypeError(
+            "Invalid cache provided. Expected an instance of `BaseCache`, such as InMemoryCache(), or "
+            f"`None`. Received {type(cache).__name__}: {cache!r}."
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.last_value import LastValue
+from perdure.constants import ROOT
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError
 from perdure.graph.fields import Cell
@@ -108,6 +109,11 @@ class Description:
         if schema in self.schemas:
             return
         declared = schema_of(schema)
+        if ROOT in declared.channels and self.channels and ROOT not in self.channels:
+            raise GraphValidationError(
+                f"{name_of_schema(schema)} is the type of a bare value, but the state of this graph has "
+                "keys: a node with it would have nothing to read. Give the schema keys."
+            )
         if declared.managed and not managed:
             raise GraphValidationError(
                 f"Invalid managed channels detected in {name_of_schema(schema)}: "

@@ -125,6 +125,11 @@ def _fields(declared: Any, kind: Kind) -> dict[str, tuple[Any, _Default | None]]
     hints = hints_of(declared)
     if kind is Kind.MAPPING:
         return {key: (hint, None) for key, hint in hints.items() if key != "__slots__"}
+    if init_only := [key for key, hint in hints.items() if isinstance(hint, dataclasses.InitVar)]:
+        raise GraphValidationError(
+            f"{name_of_schema(declared)} has {init_only[0]!r} as an InitVar, which its objects do not keep: "
+            "it cannot be part of a state. Make it a field."
+        )
     # A field that is not given to the constructor is the object's own, not the state's.
     fields = [field for field in dataclasses.fields(class_of(declared)) if field.init]
     return {field.name: (hints[field.name], _dataclass_default(field)) for field in fields}

@@ -22,7 +22,14 @@ from perdure.errors import (
 )
 from perdure.graph.actions import name_of
 from perdure.graph.branches import Path, branch_of
-from perdure.graph.checks import check_checkpointer, check_edge, check_graph, check_renamed, interrupt_nodes
+from perdure.graph.checks import (
+    check_cache,
+    check_checkpointer,
+    check_edge,
+    check_graph,
+    check_renamed,
+    interrupt_nodes,
+)
 from perdure.graph.compile import plan_of
 from perdure.graph.declared import (
     check_destinations,
@@ -321,6 +328,7 @@ class StateGraph(Description):
             GraphStructureWarning: a node would run twice, or a join might never fire.
         """
         check_checkpointer(checkpointer)
+        check_cache(cache)
         self.validate()
         before = interrupt_nodes(self, "interrupt_before", interrupt_before)
         after = interrupt_nodes(self, "interrupt_after", interrupt_after)

@@ -64,6 +64,11 @@ def given(recorded: Any) -> Any:
     return Command(update=update, goto=goto, resume=resume[0] if resume else MISSING)
 
 
+def only_resumes(given: Any) -> bool:
+    """Whether an input brings nothing but the wish to go on."""
+    return given is None or (isinstance(given, Command) and given.update is None and not given.goto)
+
+
 def command_task(plan: Plan, command: Command, superstep: Superstep) -> Task:
     """What a command writes, as a task that has finished."""
     task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)

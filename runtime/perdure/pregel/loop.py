@@ -43,6 +43,7 @@ class Loop:
         root: whether this run holds the claim, and so ends it.
         breakpoints: where the run stops on purpose; None: nowhere.
         approved: whether the superstep that is next was stopped before already.
+        failure: why there are no tasks, where no input could be made for them.
         report: tells of the superstep that runs now, with debug on.
         versioned: whether channels have versions, by which the thread is read again, or a report is made.
         cached: where results of its nodes are looked up; None if they are not.
@@ -57,6 +58,7 @@ class Loop:
         "cached",
         "checkpoint_id",
         "events",
+        "failure",
         "ids",
         "namespace",
         "output_keys",
@@ -97,6 +99,7 @@ class Loop:
         self.recorder = recorder
         self.root = root
         self.approved = False
+        self.failure: Exception | None = None
         self._output = frozenset(names_of(request.output_keys))
         self.versioned = recorder is not None or scope.debug
         self._observes = recorder is not None or request.events is not None or scope.watch is not None
@@ -123,6 +126,8 @@ class Loop:
     async def run(self) -> Any:
         """Run to the end and return the output; whatever stops it, what finished is stored first."""
         try:
+            if self.failure is not None:
+                raise self.failure
             if not self.tasks:
                 await self._nothing_to_do()
             superstep = self._told_superstep if self.scope.debug else self._run_superstep

@@ -110,6 +110,7 @@ async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
 async def start_with(loop: Loop, command: Command) -> None:
     """Write a command to a thread that has nothing stored."""
     applied = await _apply_input(loop, [command_task(loop.plan, command, loop.superstep())])
+    loop.put_values(applied.changed)
     loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
 
 
@@ -148,7 +149,12 @@ async def resume(
     if command is not None:
         _keep_command(loop, command, kept)
     loop.approved = approved
-    loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
+    try:
+        loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
+    except MissingNodeError:
+        raise
+    except Exception as error:  # a schema refuses the state: an end of the run like any other
+        loop.failure = error
     if not fork:
         followed.mark(loop.tasks)
         _require_destinations(loop.plan, head.pending_writes or ())

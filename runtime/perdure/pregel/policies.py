@@ -42,6 +42,8 @@ def checked_cache_policy(what: str, given: CachePolicy | None) -> CachePolicy | 
     """The policy, if it is one."""
     if given is not None and not isinstance(given, CachePolicy):
         raise GraphValidationError(f"The cache_policy of {what} is {given!r}; expected a CachePolicy.")
+    if given is not None and given.ttl is not None and not given.ttl > 0:
+        raise GraphValidationError(f"The ttl of the cache_policy of {what} must be more than 0 seconds.")
     return given
 
 

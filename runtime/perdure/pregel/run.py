@@ -36,7 +36,7 @@ from perdure.errors import (
     UnserializableValueError,
 )
 from perdure.pregel.cancellation import clean_up
-from perdure.pregel.commands import check_command, given, recorded
+from perdure.pregel.commands import check_command, given, only_resumes, recorded
 from perdure.pregel.failures import add_note
 from perdure.pregel.hold import Wake, hold, renew, send_early
 from perdure.pregel.loop import CLEANUP_SECONDS, Loop
@@ -299,7 +299,7 @@ async def _open(request: RunRequest, session: Session, head: CheckpointTuple | N
     if request.orphan is not None:
         recorded_input = session.saver.serde.loads(request.orphan.input)
         asked = None if request.orphan.started else given(recorded_input)
-    if head is None and asked is None:
+    if head is None and only_resumes(asked):
         raise EmptyInputError(
             f"Received no input for {START}: thread {session.thread_id!r} has nothing to resume. "
             "Pass a mapping of state keys; {} is one."

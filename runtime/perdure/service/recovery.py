@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from perdure.checkpoint.base import LeasedSaver, Orphan
+from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
 from perdure.constants import DEFAULT_GRAPH_NAME
 from perdure.errors import OrphanTakenError, RecoveryRefusedError
 from perdure.pregel.graph import Pregel
@@ -56,6 +56,10 @@ async def recover(
             be told from one that is slow.
     """
     saver = graph.checkpointer
+    if not isinstance(saver, BaseCheckpointSaver):
+        raise RecoveryRefusedError(
+            f"Graph {graph.name!r} has no checkpointer, so nothing of its runs is kept to be recovered."
+        )
     if not isinstance(saver, LeasedSaver):
         raise RecoveryRefusedError(
             f"Graph {graph.name!r} has {type(saver).__name__} as its checkpointer, which keeps no leases. "

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 import pytest
 
+from perdure.cache.memory import InMemoryCache
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import END, START
 from perdure.errors import (
@@ -82,7 +83,7 @@ def test_validate_looks_at_the_nodes_to_interrupt_at_too() -> None:
 
 
 def test_store_cache_and_name_reach_the_compiled_graph() -> None:
-    store, cache = object(), object()
+    store, cache = object(), InMemoryCache()
     graph = builder("a").compile(store=store, cache=cache, name="mine")
 
     assert (graph.store, graph.cache, graph.name) == (store, cache, "mine")

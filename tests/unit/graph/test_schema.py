@@ -402,3 +402,13 @@ def test_a_reducer_that_does_not_return_the_value_is_refused(reducer: Any) -> No
 
     with pytest.raises(NodeSignatureError, match=r"^The reducer of Reduced\.items is async or a generator"):
         schema_of(schema)
+
+
+def test_a_dataclass_with_a_value_for_its_making_only_is_refused() -> None:
+    @dataclasses.dataclass
+    class Made:
+        x: int
+        seed: dataclasses.InitVar[int]
+
+    with pytest.raises(GraphValidationError, match="Made has 'seed' as an InitVar, which its objects do not"):
+        schema_of(Made)

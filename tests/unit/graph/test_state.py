@@ -349,3 +349,16 @@ def test_old_names_of_schemas_still_serve_and_warn(old: str, new: str) -> None:
 def test_an_unknown_keyword_is_refused_with_the_nearest() -> None:
     with pytest.raises(TypeError, match=r"keyword argument 'input_shema'\. Did you mean 'input_schema'\?"):
         StateGraph(State, input_shema=Narrow)
+
+
+def test_a_schema_of_a_bare_value_is_refused_where_the_state_has_keys() -> None:
+    with pytest.raises(GraphValidationError, match=r"^int is the type of a bare value, but the state"):
+        StateGraph(State).add_node("a", node, input_schema=int)
+
+
+def test_what_is_no_cache_is_refused() -> None:
+    graph = StateGraph(State).add_node("a", node).add_edge(START, "a")
+    wrongs: tuple[Any, ...] = (True, {})
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match="Invalid cache provided"):
+            graph.compile(cache=wrong)

@@ -285,6 +285,20 @@ async def test_a_resume_without_a_saver_is_refused() -> None:
     assert said.startswith("Cannot use Command(resume=...) without checkpointer")
 
 
+async def test_a_resume_of_a_thread_that_has_nothing_stored_is_refused() -> None:
+    assert "has nothing to resume" in await refusal(Command(resume=1), EmptyInputError)
+
+
+async def test_the_stream_begins_with_the_values_that_a_command_left() -> None:
+    graph = chain(["a"]).compile(checkpointer=InMemorySaver())
+    command = Command(update={"x": 1}, goto="a")
+
+    assert [event async for event in graph.astream(command, thread(), stream_mode="values")] == [
+        {"log": [], "x": 1},
+        {"log": ["a"], "x": 1},
+    ]
+
+
 async def test_an_unknown_goto_is_refused_naming_the_nearest() -> None:
     said = await refusal(Command(goto="alpa"), InvalidUpdateError)
 

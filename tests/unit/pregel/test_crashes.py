@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ValidationError, model_validator
 
 from perdure.checkpoint.base import Commit, Orphan
 from perdure.config import RunnableConfig
 from perdure.constants import START
-from perdure.data import Durability
+from perdure.data import Command, Durability
 from perdure.errors import MissingNodeError, ThreadBusyError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
@@ -250,3 +251,49 @@ async def test_a_continued_run_is_called_as_it_was(way: str) -> None:
         assert await graph(logs("a")).ainvoke(None, thread(), context="for t") == {"log": ["a"]}
 
     assert seen == [{"user": {"id": 7}, "tags": ["mine"], "context": "for t"}]
+
+
+@HOW
+async def test_an_orphan_whose_state_no_node_can_be_given_ends_as_it_would_have(goes_on: GoesOn) -> None:
+    """What a schema says of the state is the run's own error; who continues it gives the thread back."""
+
+    class Checked(BaseModel):
+        x: int = 0
+
+        @model_validator(mode="after")
+        def small(self) -> Checked:
+            if self.x > 1:
+                raise ValueError("too big")
+            return self
+
+    async def grow(state: Any) -> Any:
+        return {"x": 5}
+
+    async def after(state: Checked) -> None: ...
+
+    scene = Scene()
+    builder = StateGraph(Checked).add_node("grow", grow).add_node("after", after)
+    builder.add_edge(START, "grow").add_edge("grow", "after")
+    graph = builder.compile(checkpointer=scene.saver, name="mine", clock=scene.clock)
+
+    async def dies_after_the_superstep(commit: Commit) -> None:
+        if commit.end is not None:
+            raise ConnectionError("this process is dead")
+
+    scene.saver.before_commit, scene.saver.dead = dies_after_the_superstep, True
+    with pytest.raises(ValidationError, match="too big"):
+        await graph.ainvoke({"x": 1}, thread(), durability="sync")
+    scene.saver.before_commit, scene.saver.dead = None, False
+    scene.clock.advance(31)
+    assert len(await scene.saver.aorphans()) == 1
+
+    if goes_on is by_recover:
+        [recovered] = await recover(graph)
+        assert isinstance(recovered.error, ValidationError)
+    else:
+        with pytest.raises(ValidationError, match="too big"):
+            await graph.ainvoke(None, thread())
+    scene.clock.advance(31)
+    assert await scene.saver.aorphans() == []
+    assert (await graph.aget_state(thread())).values == {"x": 5}
+    assert await graph.ainvoke(Command(update={"x": 0}), thread()) == {"x": 0}

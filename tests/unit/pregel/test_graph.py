@@ -17,6 +17,7 @@ from perdure.errors import (
     GraphValidationError,
     OrphanTakenError,
     PerdureWarning,
+    RecoveryRefusedError,
     ThreadBusyError,
     UnfencedSaverWarning,
 )
@@ -210,6 +211,15 @@ async def test_a_saver_without_leases_warns_and_stores() -> None:
     assert snapshot.next == ()
     assert snapshot.metadata is not None
     assert "run_id" not in snapshot.metadata
+
+
+async def test_without_leases_nothing_can_be_recovered() -> None:
+    graph = chain(["a"]).compile(checkpointer=Unfenced(), name="mine")
+
+    with pytest.raises(
+        RecoveryRefusedError, match=r"'mine' has Unfenced as its checkpointer.*keeps no leases"
+    ):
+        await recover(graph)
 
 
 async def test_the_warning_for_a_saver_without_leases_is_given_once_for_each_saver() -> None:

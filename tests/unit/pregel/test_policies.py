@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.channels import LastValue
-from perdure.data import RetryPolicy, TimeoutPolicy
+from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError
 from perdure.pregel import NodeBuilder, Pregel
 from perdure.pregel.policies import checked_cache_policy, retry_policies, timeout_policy
@@ -17,6 +17,12 @@ from perdure.pregel.policies import checked_cache_policy, retry_policies, timeou
 THREE: Any = 3
 SIXTY: Any = 60
 ONCE, OFTEN = RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=9)
+
+
+@pytest.mark.parametrize("ttl", [0, -2, float("nan")])
+def test_a_cache_policy_that_keeps_nothing_is_refused(ttl: float) -> None:
+    with pytest.raises(GraphValidationError, match="ttl of the cache_policy of node 'a' must be more than 0"):
+        checked_cache_policy("node 'a'", CachePolicy(ttl=ttl))
 
 
 @pytest.mark.parametrize(
