@@ -85,15 +85,17 @@ def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
     return kept
 
 
-def apply_commands(
-    state: ThreadState, superstep: Superstep, commands: Sequence[Writes], checkpoint_id: str
+def apply_command(
+    state: ThreadState, superstep: Superstep, writes: Writes, checkpoint_id: str
 ) -> tuple[Task, set[str]]:
-    """Merge what commands wrote; what the thread had left to do, it still has.
+    """Merge what one command wrote; what the thread had left to do, it still has.
+
+    Several are merged one after the other, as they came: each may write to a key that takes one value.
 
     Returns the writes as a task, and the channels that changed.
     """
     task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    task.writes = [write for writes in commands for write in writes if write[0] in state.plan.channels]
+    task.writes = [write for write in writes if write[0] in state.plan.channels]
     if any(name == TASKS for name, _ in task.writes) and TASKS in state.transient:
         task.writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
     if not task.writes:

@@ -299,7 +299,7 @@ async def _open(request: RunRequest, session: Session, head: CheckpointTuple | N
         approved = request.orphan is None or head.metadata.get("run_id") != request.orphan.run_id
         await resume(loop, head, fork=below, command=asked, approved=approved)
     else:
-        await start(loop, asked)
+        await start(loop, asked, head)
     return loop
 
 

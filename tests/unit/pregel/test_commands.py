@@ -139,6 +139,31 @@ async def test_commands_accumulate_until_the_thread_goes_on() -> None:
     }
 
 
+@MODES
+async def test_commands_that_write_one_after_the_other_to_a_key_of_one_value_leave_the_last(
+    durability: Durability,
+) -> None:
+    graph = chain(["a"]).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({}, thread())
+    for x in (1, 2):
+        await graph.ainvoke(Command(update={"x": x}), thread(), durability=durability)
+
+    assert (await graph.aget_state(thread())).values["x"] == 2
+    assert await graph.ainvoke(None, thread()) == {"log": ["a"], "x": 2}
+
+
+@MODES
+async def test_a_new_input_drops_what_was_left_to_do_and_not_what_commands_have_written(
+    durability: Durability,
+) -> None:
+    graph = chain(["a"]).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({}, thread())
+    told = await graph.ainvoke(Command(update={"log": ["told"], "x": 1}), thread(), durability=durability)
+
+    assert told == {"log": ["a", "told"], "x": 1}
+    assert await graph.ainvoke({"log": ["new"]}, thread()) == {"log": ["a", "told", "new", "a"], "x": 1}
+
+
 async def test_a_fork_takes_the_commands_of_its_checkpoint_along() -> None:
     saver = InMemorySaver()
     broken = chain(["a"], {"a": fails(ValueError("no"))}).compile(checkpointer=saver)
