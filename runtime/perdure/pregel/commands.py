@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from perdure.checkpoint.base import PendingWrite
-from perdure.constants import INPUT, MISSING, PULL, TASKS
+from perdure.constants import INPUT, MISSING, PULL, TASKS, branch_channel
 from perdure.data import Command
 from perdure.errors import EmptyInputError, InvalidUpdateError, NoCheckpointerError
 from perdure.pregel.apply import apply, release
@@ -91,11 +91,14 @@ def apply_command(
     """Merge what one command wrote; what the thread had left to do, it still has.
 
     Several are merged one after the other, as they came: each may write to a key that takes one value.
+    To go to a node that is about to run anyway adds nothing: its task stays what it is, and so what of it is
+    stored already counts.
 
     Returns the writes as a task, and the channels that changed.
     """
     task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    task.writes = [write for write in writes if write[0] in state.plan.channels]
+    said = {branch_channel(name) for name in fired_anywhere(state.plan, state)}
+    task.writes = [write for write in writes if write[0] in state.plan.channels and write[0] not in said]
     if any(name == TASKS for name, _ in task.writes) and TASKS in state.transient:
         task.writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
     if not task.writes:
