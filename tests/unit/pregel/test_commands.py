@@ -165,7 +165,7 @@ async def test_a_new_input_drops_what_was_left_to_do_and_not_what_commands_have_
 
 
 def one_of_two(how: str, broken: Action, runs: Runs) -> StateGraph:
-    """The nodes `late` and `other` side by side, `late` started by a join, or because nothing else is left."""
+    """The nodes late and other side by side; late is started by a join, or because nothing else is left."""
     builder = chain(["a"], {"a": runs.counted("a")})
     builder.add_node("late", runs.counted("late"), defer=how == "deferred")
     builder.add_node("other", broken, defer=how == "deferred")
