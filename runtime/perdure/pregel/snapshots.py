@@ -74,8 +74,8 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
             apply(state, finished, stored.checkpoint["id"])
         except Exception:
             logger.warning(
-                "The results of thread %r's open superstep do not fit together, which stopped its run. They "
-                "are not part of the values shown, but of the tasks.",
+                "The results of the open superstep of thread %r do not fit together, which stopped its run. "
+                "They are not part of the values shown, but of the tasks.",
                 settings.thread_id,
                 exc_info=True,
             )
