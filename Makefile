@@ -12,7 +12,7 @@ PYTHONS := $(or $(PYTHON),python3 python3.13 python3.12 python3.11)
 WILL_DO := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))
 IS_SOUND := import sys, pip; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: setup demo test lint types bench bench-against docs faults-short clean
+.PHONY: setup demo test lint types bench bench-against docs faults-short sweep clean
 
 setup: $(READY)
 	@echo "setup: $(VENV) is ready"
@@ -68,6 +68,11 @@ docs: $(READY)
 faults-short: $(READY)
 	@echo "faults-short: the crash matrix: kills at every named point, in every durability mode"
 	@$(BIN)/python -m pytest tests/faults -s
+
+sweep: $(READY)
+	@echo "sweep: the engine against its models, in many more and longer histories than the suite has"
+	@$(BIN)/python -m pytest tests/unit/pregel/test_machine.py tests/unit/pregel/test_model.py \
+	  tests/unit/pregel/test_programs.py --hypothesis-profile sweep --timeout 7200 $(ARGS)
 
 clean:
 	@echo "clean: removing $(VENV) and everything else that can be made again"

@@ -12,7 +12,10 @@ from tests import postgres
 
 # A time limit per example would be a wall-clock assertion; pytest-timeout limits the whole test.
 hypothesis.settings.register_profile("perdure", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("perdure")
+hypothesis.settings.register_profile(
+    "sweep", hypothesis.settings.get_profile("perdure"), max_examples=3_000, stateful_step_count=25
+)
+hypothesis.settings.load_profile("perdure")  # `--hypothesis-profile sweep` takes the other
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from perdure.checkpoint.base import PendingWrite
-from perdure.constants import INPUT, MISSING, PULL, TASKS
+from perdure.constants import INPUT, MISSING, PULL, TASKS, branch_channel
 from perdure.data import Command
 from perdure.errors import EmptyInputError, InvalidUpdateError, NoCheckpointerError
 from perdure.pregel.apply import apply, release
@@ -90,23 +90,28 @@ def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
     return kept
 
 
-def apply_commands(
-    state: ThreadState, superstep: Superstep, commands: Sequence[Writes], checkpoint_id: str
+def apply_command(
+    state: ThreadState, superstep: Superstep, writes: Writes, checkpoint_id: str
 ) -> tuple[Task, set[str]]:
-    """Merge what commands wrote, one after the other; what the thread had left to do, it still has.
+    """Merge what one command wrote; what the thread had left to do, it still has.
+
+    Several are merged one after the other, as they came: each may write to a key that takes one value.
+    To go to a node that is about to run anyway adds nothing: its task stays what it is, and so what of it is
+    stored already counts.
 
     Returns the writes as a task, and the channels that changed.
     """
-    merged: Writes = []
-    changed: set[str] = set()
-    for writes in commands:
-        task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-        task.writes = _known(state.plan, writes)
-        changed |= _apply_command(state, task, checkpoint_id)
-        merged += task.writes
-    everything = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    everything.writes = merged
-    return everything, changed
+    task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
+    due = {branch_channel(name) for name in fired_anywhere(state.plan, state)}
+    task.writes = [write for write in _known(state.plan, writes) if write[0] not in due]
+    if any(name == TASKS for name, _ in task.writes) and TASKS in state.transient:
+        task.writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
+    if not task.writes:
+        return task, set()
+    changed = apply(state, [task], checkpoint_id, real=False).changed
+    if state.plan.deferred and TASKS not in state.transient and not fired_anywhere(state.plan, state):
+        changed |= release(state, checkpoint_id)
+    return task, changed
 
 
 def _known(plan: Plan, writes: Writes) -> Writes:
@@ -119,15 +124,3 @@ def _known(plan: Plan, writes: Writes) -> Writes:
         elif name in plan.channels:
             known.append((name, value))
     return known
-
-
-def _apply_command(state: ThreadState, task: Task, checkpoint_id: str) -> set[str]:
-    writes = task.writes = task.writes or []
-    if any(name == TASKS for name, _ in writes) and TASKS in state.transient:
-        writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
-    if not writes:
-        return set()
-    changed = apply(state, [task], checkpoint_id, real=False).changed
-    if state.plan.deferred and TASKS not in state.transient and not fired_anywhere(state.plan, state):
-        changed |= release(state, checkpoint_id)
-    return changed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import uuid6
@@ -26,7 +26,7 @@ from perdure.constants import (
 from perdure.data import Command
 from perdure.errors import MissingNodeError
 from perdure.pregel.apply import Applied, apply
-from perdure.pregel.commands import INPUT_SPEC, apply_commands, command_id, command_task, kept_commands
+from perdure.pregel.commands import INPUT_SPEC, apply_command, command_id, command_task, kept_commands
 from perdure.pregel.commit import Recorder
 from perdure.pregel.handlers import restore_handler, with_handlers
 from perdure.pregel.loop import Loop
@@ -74,9 +74,8 @@ def stored_loop(
 
 async def start(loop: Loop, given: Mapping[str, Any], head: CheckpointTuple | None = None) -> None:
     """Write an input; what the thread still had to do is dropped, what commands wrote to its state is not."""
-    if head is not None:
-        stored = follow(loop.plan, head).stored
-        _merge_commands(loop, list(kept_commands(stored.pending_writes or ()).values()))
+    if head is not None and head.pending_writes:
+        _merge_commands(loop, kept_commands(follow(loop.plan, head).stored.pending_writes or ()).values())
     superstep = loop.superstep()
     written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
     written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
@@ -142,7 +141,7 @@ async def resume(
     kept = kept_commands(head.pending_writes or ())
     if fork:
         loop.checkpoint_id = loop.ids.next()
-    changed = _merge_commands(loop, list(kept.values()))
+    changed = _merge_commands(loop, kept.values())
     if fork:
         kept.clear()
         await _record_opening(loop, "fork", changed)
@@ -177,10 +176,13 @@ def _keep_command(loop: Loop, command: Command, kept: Mapping[str, Writes]) -> N
     _merge_commands(loop, [task.writes])
 
 
-def _merge_commands(loop: Loop, commands: Sequence[Writes]) -> set[str]:
-    task, changed = apply_commands(loop.state, loop.superstep(), commands, loop.checkpoint_id)
-    if loop.recorder is not None:
-        loop.recorder.merged(task, changed)
+def _merge_commands(loop: Loop, commands: Iterable[Writes]) -> set[str]:
+    changed: set[str] = set()
+    for writes in commands:
+        task, merged = apply_command(loop.state, loop.superstep(), writes, loop.checkpoint_id)
+        if loop.recorder is not None:
+            loop.recorder.merged(task, merged)
+        changed |= merged
     return changed
 
 

@@ -12,7 +12,7 @@ from perdure.config import RunSettings
 from perdure.constants import ERROR, ROOT, TASKS
 from perdure.data import PregelTask, StateSnapshot
 from perdure.pregel.apply import apply
-from perdure.pregel.commands import apply_commands, kept_commands
+from perdure.pregel.commands import apply_command, kept_commands
 from perdure.pregel.handlers import with_handlers
 from perdure.pregel.opening import missing_nodes, restore
 from perdure.pregel.plan import Plan
@@ -59,7 +59,8 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     if sends:
         state.restore(TASKS, [send for send in sends if send.node in plan.nodes])
     pending = stored.pending_writes or []
-    apply_commands(state, superstep, list(kept_commands(pending).values()), stored.checkpoint["id"])
+    for writes in kept_commands(pending).values():
+        apply_command(state, superstep, writes, stored.checkpoint["id"])
     tasks = prepare(plan, state, None, superstep, build=False)
     followed.mark(tasks)
     restore(plan, tasks, pending)
@@ -73,8 +74,8 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
             apply(state, finished, stored.checkpoint["id"])
         except Exception:
             logger.warning(
-                "The results of thread %r's open superstep do not fit together, which stopped its run. They "
-                "are not part of the values shown, but of the tasks.",
+                "The results of the open superstep of thread %r do not fit together, which stopped its run. "
+                "They are not part of the values shown, but of the tasks.",
                 settings.thread_id,
                 exc_info=True,
             )

@@ -106,6 +106,26 @@ def test_get_returns_exactly_when_the_channel_is_available(kind: Kind, data: st.
             channel.get()
 
 
+WHY_EMPTY = {
+    "AnyValue": "the last superstep did not write to it.",
+    "EphemeralValue": "the last superstep did not write to it.",
+    "UntrackedValue": "nothing has been written to it since this run started.",
+    "LastValueAfterFinish": "nothing has been written to it since it was last consumed.",
+    "NamedBarrierValue": "Barrier 'k' still waits for ['a', 'b', 'c'].",
+    "NamedBarrierValueAfterFinish": "Barrier 'k' still waits for ['a', 'b', 'c'].",
+    "Topic": "Topic 'k' has no values: nothing has been written to it.",
+}
+
+
+@every_kind_that_starts_empty
+def test_an_empty_channel_says_of_which_key_and_why(kind: Kind) -> None:
+    with pytest.raises(EmptyChannelError) as raised:
+        kind.build().get()
+
+    why = WHY_EMPTY.get(kind.name.split()[0], "nothing has been written to it yet.")
+    assert str(raised.value) in (why, f"Key 'k' has no value: {why}")
+
+
 @every_kind_that_starts_empty
 def test_a_new_channel_is_empty(kind: Kind) -> None:
     channel = kind.build()

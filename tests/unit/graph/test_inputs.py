@@ -10,15 +10,17 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from perdure.checkpoint.memory import InMemorySaver
-from perdure.data import Send
+from perdure.constants import START
+from perdure.data import Command, Send
 from perdure.errors import (
     InvalidUpdateError,
     InvalidUpdateWarning,
 )
+from perdure.graph.state import StateGraph
 from perdure.managed import RemainingSteps
 from perdure.pregel.graph import Pregel
 from tests.unit.graph.models import Range, State, graph
-from tests.unit.pregel.graphs import Gate, thread
+from tests.unit.pregel.graphs import Gate, returns, thread
 from tests.unit.pregel.test_crashes import Scene
 
 
@@ -69,6 +71,33 @@ async def test_a_field_that_nobody_has_written_is_missed_by_who_reads_it() -> No
         await graph(schema=Range).ainvoke({"low": 0})
 
     assert any("Before task with name 'look'" in note for note in refused.value.__notes__)
+
+
+async def test_a_required_field_that_is_added_while_a_thread_waits_is_named_until_it_is_written() -> None:
+    class Before(BaseModel):
+        low: int = 0
+
+    class Now(Before):
+        user: str
+
+    async def fails(state: Any) -> None:
+        raise RuntimeError("not yet")
+
+    def compiled(schema: type[Before], action: Any) -> Pregel:
+        builder = StateGraph(schema).add_node("look", action).add_edge(START, "look")
+        return builder.compile(checkpointer=saver)
+
+    saver = InMemorySaver()
+    with pytest.raises(RuntimeError, match="not yet"):
+        await compiled(Before, fails).ainvoke({"low": 1}, thread())
+    changed = compiled(Now, returns({"low": 2}))
+    for _ in range(2):
+        with pytest.raises(ValidationError, match=r"user\n  Field required"):
+            await changed.ainvoke(None, thread())
+
+    assert (await changed.aget_state(thread())).next == ("look",)
+    told = Command(update={"user": "u"})
+    assert await changed.ainvoke(told, thread()) == {"low": 2, "user": "u"}
 
 
 async def test_a_state_that_no_node_could_read_can_be_looked_at() -> None:

@@ -1,109 +1,150 @@
-"""A model of supersteps, written from the description alone, and the shapes of the graphs that it knows."""
+"""A model of supersteps, written from the description alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, NamedTuple
 
-from hypothesis import strategies as st
-
-FUEL = 9
-"""Nodes branch and send only while the log is shorter; edges and joins lead forward, so all runs end."""
+from perdure.ids import task_id
+from tests.unit.pregel.shapes import ENTRY, FUEL, Join, Packet, Shape, entry, name_of, packets, update_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """A graph of nodes n0, n1, …, by number.
-
-    Attributes:
-        entries: where START leads.
-        edges, joins: static edges, from lower to higher numbers.
-        branches: where the conditional edge of a node leads while there is fuel.
-        sends: where a node sends packets, as often as a number stands there.
-        deferred: nodes that wait until nothing else is left to do.
-    """
-
-    size: int
-    entries: frozenset[int]
-    edges: frozenset[tuple[int, int]]
-    joins: frozenset[tuple[tuple[int, ...], int]]
-    branches: tuple[tuple[int, ...], ...]
-    sends: tuple[tuple[int, ...], ...]
-    deferred: frozenset[int] = frozenset()
-
-
-def name_of(number: int) -> str:
-    return f"n{number}"
-
-
-@st.composite
-def shapes(draw: st.DrawFn) -> Shape:
-    """Random graphs of up to twelve nodes, so that names do not sort as numbers do."""
-    size = draw(st.integers(2, 12))
-    node = st.integers(0, size - 1)
-    forward = st.tuples(node, node).filter(lambda pair: pair[0] < pair[1])
-    join = st.tuples(st.sets(node, min_size=1, max_size=3).map(sorted).map(tuple), node)
-    few = st.lists(node, max_size=2).map(tuple)
-    every = st.tuples(*[few] * size)
-    return Shape(
-        size=size,
-        entries=draw(st.frozensets(node, min_size=1, max_size=3)),
-        edges=draw(st.frozensets(forward, max_size=8)),
-        joins=draw(st.frozensets(join.filter(lambda j: max(j[0]) < j[1]), max_size=3)),
-        branches=draw(every),
-        sends=draw(every),
-        deferred=draw(st.just(frozenset[int]()) | st.frozensets(node, max_size=4)),
-    )
-
-
-def packets(shape: Shape, number: int, log: int, depth: int | None) -> list[tuple[int, int]]:
-    """What a node sends: (to whom, how deep it may go on), from the state or from a packet."""
-    if depth is None:
-        depth = 1 if log < FUEL else -1
-    return [(target, depth - 1) for target in shape.sends[number]] if depth >= 0 else []
-
-
-# The model
-
-
-class Ran(NamedTuple):
-    """A body that ran: of which node, on a packet or on the state."""
+class Body(NamedTuple):
+    """A body that is to run: of which node, on a packet or on the state, as which task."""
 
     number: int
     depth: int | None
+    id: str
 
 
-def run_model(shape: Shape) -> tuple[list[str], list[list[Ran]]]:
-    """The final log, and what ran in each superstep, in the order in which writes merge."""
-    log: list[str] = []
-    due, mail = set(shape.entries), list[tuple[int, int]]()
-    waiting = set[int]()
-    arrived: dict[Any, set[int]] = {join: set() for join in shape.joins}
-    supersteps = []
-    while due or mail or waiting:
-        due, waiting = due - shape.deferred, waiting | due & shape.deferred
-        if not due and not mail:
-            due, waiting = waiting, set()
-        ran = [Ran(number, None) for number in sorted(due, key=name_of)]
-        ran += [Ran(number, depth) for number, depth in mail]
-        supersteps.append(ran)
-        for starts, end in shape.joins:
-            if end in due and arrived[starts, end] == set(starts):
-                arrived[starts, end] = set()
-        due, mail, written = set(), [], list[str]()
-        for number, depth in ran:
-            written.append(entry(number, len(log), depth))
-            due.update(end for start, end in shape.edges if start == number)
-            if len(log) + 1 < FUEL:
-                due.update(shape.branches[number])
-            mail.extend(packets(shape, number, len(log), depth))
-            for join in shape.joins:
-                if number in join[0]:
-                    arrived[join].add(number)
-        due.update(join[1] for join in shape.joins if arrived[join] == set(join[0]))
-        log.extend(written)
-    return log, supersteps
+class Outcome(NamedTuple):
+    """What a body wrote, and where it leads."""
+
+    number: int
+    update: Mapping[str, Any]
+    leads: frozenset[int]
+    mail: Sequence[Packet]
 
 
-def entry(number: int, log: int, depth: int | None) -> str:
-    return f"{name_of(number)} at {log}" if depth is None else f"{name_of(number)} sent {depth}"
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A thread at one of its checkpoints.
+
+    Attributes:
+        raised, waiting: nodes that an edge leads to now; deferred ones that one leads to.
+        arrived, opened: whom a join has seen; the joins of deferred nodes that were let go.
+        given: what START is about to write.
+    """
+
+    id: str = ""
+    step: int = -2
+    keys: Mapping[str, Any] = field(default_factory=lambda: {"log": [], "facts": {}, "total": 0})
+    raised: frozenset[int] = frozenset()
+    waiting: frozenset[int] = frozenset()
+    arrived: Mapping[Join, frozenset[int]] = field(default_factory=dict)
+    opened: frozenset[Join] = frozenset()
+    mail: tuple[Packet, ...] = ()
+    given: Mapping[str, Any] | None = None
+
+
+def complete(shape: Shape, point: Point, *, passed: bool = False) -> list[Join]:
+    """The joins that have seen all; with `passed`, those that start their node now."""
+    seen = [join for join in shape.joins if point.arrived.get(join, set()) == set(join[0])]
+    return [join for join in seen if not passed or join[1] not in shape.deferred or join in point.opened]
+
+
+def due(shape: Shape, point: Point) -> list[Body]:
+    """What runs next, in the order in which writes merge."""
+    triggers = {number: [f"branch:to:{name_of(number)}"] for number in point.raised}
+    if point.given is not None:
+        triggers[ENTRY] = ["__start__"]
+    for starts, end in complete(shape, point, passed=True):
+        triggers.setdefault(end, []).append(f"join:{'+'.join(map(name_of, starts))}:{name_of(end)}")
+
+    def body(number: int, depth: int | None, path: str, by: list[str]) -> Body:
+        place = (point.id, "", point.step + 1, name_of(number))
+        return Body(number, depth, task_id(*place, f"~__pregel_{path}", sorted(by)))
+
+    pulled = [body(n, None, f"pull, {name_of(n)}", triggers[n]) for n in sorted(triggers, key=name_of)]
+    sent = enumerate(point.mail)
+    return pulled + [body(n, depth, f"push, {i:010d}", ["__pregel_push"]) for i, (n, depth) in sent]
+
+
+def outcome(shape: Shape, point: Point, body: Body) -> Outcome:
+    """What comes of a body that runs at this point."""
+    number, depth, log = body.number, body.depth, len(point.keys["log"])
+    if number == ENTRY:
+        return Outcome(ENTRY, point.given or {}, shape.entries, ())
+    fuel = point.keys.get("fuel", FUEL)
+    leads = frozenset(shape.branches[number] if log + 1 < fuel else ())
+    leads |= {end for start, end in shape.edges if start == number}
+    update = update_of(number, entry(number, log, depth), depth)
+    return Outcome(number, update, leads, packets(shape, number, log < fuel, depth))
+
+
+def merged(keys: Mapping[str, Any], updates: Sequence[Mapping[str, Any]], *, real: bool) -> dict[str, Any]:
+    """The keys after these updates; a superstep that is real begins with no news."""
+    new = dict(keys)
+    if real or any("news" in update for update in updates):
+        new.pop("news", None)
+    for key, value in [pair for update in updates for pair in update.items()]:
+        if key in ("news", "heard"):
+            new[key] = [*new.get(key, ()), value]
+        elif key == "facts":
+            new[key] = {**new[key], **value}
+        else:
+            new[key] = new[key] + value if key in ("log", "total") else value
+    return new
+
+
+def after(shape: Shape, point: Point, outcomes: Sequence[Outcome], drawn: str) -> Point:
+    """The point to which a superstep leads."""
+    over, came = complete(shape, point, passed=True), {result.number for result in outcomes}
+    seen = {join: seen for join, seen in point.arrived.items() if join not in over}
+    keys = merged(point.keys, [result.update for result in outcomes], real=True)
+    arrived = {join: seen.get(join, frozenset()) | came & set(join[0]) for join in shape.joins}
+    following = Point(id=drawn, step=point.step + 1, keys=keys, waiting=point.waiting, arrived=arrived)
+    leads = frozenset(number for result in outcomes for number in result.leads)
+    return _led(shape, following, leads, [packet for result in outcomes for packet in result.mail])
+
+
+def _led(shape: Shape, point: Point, leads: frozenset[int], mail: Sequence[Packet]) -> Point:
+    """The point with more to do; if that is nothing, what waits for this is let go."""
+    raised, waiting = point.raised | leads - shape.deferred, point.waiting | leads & shape.deferred
+    point = replace(point, raised=raised, waiting=waiting, mail=(*point.mail, *mail))
+    if due(shape, point):
+        return point
+    opened = frozenset(join for join in complete(shape, point) if join[1] in shape.deferred)
+    return replace(point, raised=waiting, waiting=frozenset(), opened=opened)
+
+
+def started(shape: Shape, point: Point, given: Mapping[str, Any], drawn: str) -> Point:
+    """The point after a new input: what was left to do is dropped, half a join stays."""
+    half = {join: seen for join, seen in point.arrived.items() if join not in complete(shape, point)}
+    keys = merged(point.keys, (), real=True)
+    return Point(id=drawn, step=point.step + 1, keys=keys, arrived=half, given=given)
+
+
+def commanded(shape: Shape, point: Point, told: Outcome) -> Point:
+    """The point after a command: what was left to do is still to be done, and not twice."""
+    keys = merged(point.keys, [told.update], real=False)
+    pulled = {body.number for body in due(shape, point) if body.depth is None}
+    return _led(shape, replace(point, keys=keys), told.leads - pulled, told.mail)
+
+
+def trail(shape: Shape, point: Point, finished: Mapping[str, Outcome], ids: Iterator[str]) -> list[Point]:
+    """All points to the end of a run, this one first; some of its bodies may have finished before."""
+    points = [point]
+    while bodies := due(shape, point):
+        results = [finished.get(body.id) or outcome(shape, point, body) for body in bodies]
+        point = after(shape, point, results, next(ids))
+        points.append(point)
+    return points
+
+
+def run_model(shape: Shape) -> tuple[dict[str, Any], list[list[Body]]]:
+    """What a first run ends with, and the bodies of each superstep."""
+    points = trail(shape, started(shape, Point(), {}, ""), {}, map(str, count()))
+    return dict(points[-1].keys), [due(shape, point) for point in points[1:-1]]

@@ -1,4 +1,4 @@
-"""The graph of a model's shape, for the engine."""
+"""The graph of a shape, for the engine."""
 
 from __future__ import annotations
 
@@ -6,22 +6,46 @@ import operator
 from collections.abc import Callable
 from typing import Annotated, Any, TypedDict
 
+import anyio.lowlevel
+
+from perdure.channels import Topic
 from perdure.constants import START
 from perdure.data import Command, Send
 from perdure.graph.state import StateGraph
-from tests.unit.pregel.model import FUEL, Shape, entry, name_of, packets
+from tests.unit.pregel.shapes import FUEL, Shape, entry, name_of, packets, update_of
 
 
 class State(TypedDict, total=False):
+    """`news` is what the last superstep wrote, `heard` all there ever was; `last` has one writer."""
+
     log: Annotated[list[str], operator.add]
     total: Annotated[int, operator.add]
+    facts: Annotated[dict[str, str], operator.or_]
+    news: Annotated[list[str], Topic(str)]
+    heard: Annotated[list[str], Topic(str, accumulate=True)]
+    last: str
+    fuel: int
 
 
-def build(shape: Shape, began: Callable[[str], None] = lambda entry: None) -> StateGraph:
-    """The graph; `began` hears of every body that starts."""
+def ignore(entry: str) -> None:
+    """For who does not want to hear of anything."""
+
+
+def build(
+    shape: Shape,
+    began: Callable[[str], None] = ignore,
+    ended: Callable[[str], None] = ignore,
+    *,
+    turns: int = 1,
+) -> StateGraph:
+    """The graph; `began` and `ended` hear of every body, inside of it.
+
+    Args:
+        turns: how different the bodies are in how often they let others go on.
+    """
     builder = StateGraph(State)
     for number in range(shape.size):
-        action = _action(shape, number, began)
+        action = _action(shape, number, began, ended, number % turns)
         builder.add_node(name_of(number), action, defer=number in shape.deferred)
         builder.add_conditional_edges(name_of(number), _path(shape, number))
     for number in shape.entries:
@@ -33,20 +57,28 @@ def build(shape: Shape, began: Callable[[str], None] = lambda entry: None) -> St
     return builder
 
 
-def _action(shape: Shape, number: int, began: Callable[[str], None]) -> Callable[[Any], Any]:
+def _action(
+    shape: Shape, number: int, began: Callable[[str], None], ended: Callable[[str], None], turns: int
+) -> Callable[[Any], Any]:
     async def action(given: Any) -> Command:
         depth = given.get("depth")
-        log = len(given["log"]) if depth is None else 0
+        log, fuel = (len(given["log"]), given.get("fuel", FUEL)) if depth is None else (0, 0)
         own = entry(number, log, depth)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
         began(own)
-        sends = [Send(name_of(to), {"depth": deep}) for to, deep in packets(shape, number, log, depth)]
-        return Command(update={"log": [own], "total": 1}, goto=sends)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        sends = [Send(name_of(to), {"depth": deep}) for to, deep in packets(shape, number, log < fuel, depth)]
+        ended(own)
+        return Command(update=update_of(number, own, depth), goto=sends)
 
     return action
 
 
 def _path(shape: Shape, number: int) -> Callable[[Any], list[str]]:
     def path(state: State) -> list[str]:
-        return [name_of(to) for to in shape.branches[number]] if len(state["log"]) < FUEL else []
+        fuelled = len(state["log"]) < state.get("fuel", FUEL)
+        return [name_of(to) for to in shape.branches[number]] if fuelled else []
 
     return path

@@ -116,6 +116,15 @@ async def test_the_stream_tells_of_the_stop() -> None:
     assert (await after.aget_state(thread())).next == ()
 
 
+@pytest.mark.parametrize("where", [{"interrupt_before": ["b"]}, {"interrupt_after": ["a"]}], ids=str)
+async def test_a_stream_stops_where_its_call_says(where: dict[str, Any]) -> None:
+    graph = stopping(chain(["a", "b"]))
+    events = [event async for event in graph.astream({}, thread(), **where)]
+
+    assert events == [{"a": {"log": ["a"]}}, {"__interrupt__": ()}]
+    assert (await graph.aget_state(thread())).next == ("b",)
+
+
 async def test_without_a_saver_the_run_just_stops() -> None:
     graph = chain(["a", "b"]).compile(interrupt_before=["b"])
 

@@ -15,7 +15,7 @@ from perdure.data import Command, Durability, Overwrite, RetryPolicy, Send
 from perdure.errors import EmptyInputError, InvalidUpdateError, MissingNodeError, NoCheckpointerError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, logs, thread
+from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, logs, settle, thread
 from tests.unit.pregel.savers import WatchedSaver
 from tests.unit.pregel.test_crashes import HOW, GoesOn, Scene
 
@@ -180,6 +180,62 @@ async def test_a_node_that_a_command_went_to_and_that_is_gone_is_named(goto: Any
     for config in (thread(), state.config):
         with pytest.raises(MissingNodeError, match="waits on node 'gone'"):
             await graph.ainvoke(None, config)
+
+
+@MODES
+async def test_commands_that_write_one_after_the_other_to_a_key_of_one_value_leave_the_last(
+    durability: Durability,
+) -> None:
+    graph = chain(["a"]).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({}, thread())
+    for x in (1, 2):
+        await graph.ainvoke(Command(update={"x": x}), thread(), durability=durability)
+
+    assert (await graph.aget_state(thread())).values["x"] == 2
+    assert await graph.ainvoke(None, thread()) == {"log": ["a"], "x": 2}
+
+
+@MODES
+async def test_a_new_input_drops_what_was_left_to_do_and_not_what_commands_have_written(
+    durability: Durability,
+) -> None:
+    graph = chain(["a"]).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({}, thread())
+    told = await graph.ainvoke(Command(update={"log": ["told"], "x": 1}), thread(), durability=durability)
+
+    assert told == {"log": ["a", "told"], "x": 1}
+    assert await graph.ainvoke({"log": ["new"]}, thread()) == {"log": ["a", "told", "new", "a"], "x": 1}
+
+
+def one_of_two(how: str, broken: Action, runs: Runs) -> StateGraph:
+    """The nodes late and other side by side; late is started by a join, or because nothing else is left."""
+    builder = chain(["a"], {"a": runs.counted("a")})
+    builder.add_node("late", runs.counted("late"), defer=how == "deferred")
+    builder.add_node("other", broken, defer=how == "deferred")
+    return builder.add_edge(["a"] if how == "joined" else "a", "late").add_edge("a", "other")
+
+
+@MODES
+@pytest.mark.parametrize("how", ["joined", "deferred"])
+async def test_a_command_that_goes_to_a_node_that_is_due_keeps_what_of_it_has_finished(
+    how: str, durability: Durability
+) -> None:
+    runs, saver = Runs(), InMemorySaver()
+
+    async def fails_late(state: Any) -> Any:
+        await settle()
+        raise ValueError("not yet")
+
+    with pytest.raises(ValueError, match="not yet"):
+        await (
+            one_of_two(how, fails_late, runs)
+            .compile(checkpointer=saver)
+            .ainvoke({}, thread(), durability=durability)
+        )
+    graph = one_of_two(how, logs("other"), runs).compile(checkpointer=saver)
+
+    assert await graph.ainvoke(Command(goto="late"), thread()) == {"log": ["a", "late", "other"]}
+    assert runs.of == {"a": 1, "late": 1}
 
 
 async def test_a_fork_takes_the_commands_of_its_checkpoint_along() -> None:

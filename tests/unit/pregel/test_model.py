@@ -13,9 +13,10 @@ from perdure.checkpoint.base import Commit
 from perdure.data import Durability
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import thread
-from tests.unit.pregel.model import Shape, entry, run_model, shapes
+from tests.unit.pregel.model import run_model
 from tests.unit.pregel.modelled import build
 from tests.unit.pregel.savers import WatchedSaver
+from tests.unit.pregel.shapes import Shape, entry, shapes
 
 # Random graphs have every structure that compile() warns of.
 pytestmark = pytest.mark.filterwarnings("ignore::perdure.errors.GraphStructureWarning")
@@ -27,7 +28,7 @@ few = hypothesis.settings(max_examples=60)
 
 @given(shapes(), st.sampled_from([None, 1, 3]))
 async def test_the_engine_does_what_the_model_does(shape: Shape, limit: int | None) -> None:
-    log, supersteps = run_model(shape)
+    keys, supersteps = run_model(shape)
     began: list[str] = []
     result = (
         await build(shape, began.append)
@@ -35,8 +36,8 @@ async def test_the_engine_does_what_the_model_does(shape: Shape, limit: int | No
         .ainvoke({}, {"max_concurrency": limit, "recursion_limit": len(supersteps)})
     )
 
-    assert result == {"log": log, "total": len(log)}
-    assert Counter(began) == Counter(log)
+    assert result == keys
+    assert Counter(began) == Counter(keys["log"])
 
 
 @few
@@ -44,14 +45,14 @@ async def test_the_engine_does_what_the_model_does(shape: Shape, limit: int | No
 async def test_with_a_saver_it_does_the_same_and_takes_the_same_supersteps(
     shape: Shape, mode: Durability
 ) -> None:
-    log, supersteps = run_model(shape)
+    keys, supersteps = run_model(shape)
     saver = WatchedSaver()
     graph = build(shape).compile(checkpointer=saver)
 
-    assert await graph.ainvoke({}, thread(), durability=mode) == {"log": log, "total": len(log)}
+    assert await graph.ainvoke({}, thread(), durability=mode) == keys
     assert saver.steps()[-1] == len(supersteps)
     snapshot = await graph.aget_state(thread())
-    assert (snapshot.values["log"], snapshot.next) == (log, ())
+    assert (snapshot.values, snapshot.next) == (keys, ())
 
 
 @few
@@ -59,7 +60,7 @@ async def test_with_a_saver_it_does_the_same_and_takes_the_same_supersteps(
 async def test_a_run_that_is_killed_at_every_second_commit_ends_the_same(
     shape: Shape, mode: Durability
 ) -> None:
-    log, supersteps = run_model(shape)
+    keys, supersteps = run_model(shape)
     clock = FakeClock()
     saver = WatchedSaver(clock)
     graph = build(shape).compile(checkpointer=saver, clock=clock)
@@ -86,7 +87,7 @@ async def test_a_run_that_is_killed_at_every_second_commit_ends_the_same(
             except ConnectionError:
                 continue
 
-    assert result == {"log": log, "total": len(log)}
+    assert result == keys
     assert await saver.aorphans() == []
 
 
@@ -95,10 +96,10 @@ async def test_a_run_that_is_killed_at_every_second_commit_ends_the_same(
 async def test_a_run_one_body_of_which_fails_is_resumed_to_the_same_end(
     shape: Shape, mode: Durability, data: st.DataObject
 ) -> None:
-    log, supersteps = run_model(shape)
+    keys, supersteps = run_model(shape)
     index = data.draw(st.integers(0, len(supersteps) - 1), "superstep")
     before = sum(len(ran) for ran in supersteps[:index])
-    victim = data.draw(st.sampled_from(log[before : before + len(supersteps[index])]), "victim")
+    victim = data.draw(st.sampled_from(keys["log"][before : before + len(supersteps[index])]), "victim")
     began: list[str] = []
     fails_at = began.count(victim) + 1
 
@@ -111,8 +112,10 @@ async def test_a_run_one_body_of_which_fails_is_resumed_to_the_same_end(
     with pytest.raises(ZeroDivisionError):
         await graph.ainvoke({}, thread(), durability=mode)
 
-    assert await graph.ainvoke(None, thread(), durability=mode) == {"log": log, "total": len(log)}
-    assert Counter(began) - Counter(log) == {victim: 1}, "what had finished beside it is not run again"
+    assert await graph.ainvoke(None, thread(), durability=mode) == keys
+    assert Counter(began) - Counter(keys["log"]) == {victim: 1}, (
+        "what had finished beside it is not run again"
+    )
 
 
 @few
@@ -120,14 +123,14 @@ async def test_a_run_one_body_of_which_fails_is_resumed_to_the_same_end(
 async def test_a_history_resumed_at_any_of_its_checkpoints_ends_the_same(
     shape: Shape, data: st.DataObject
 ) -> None:
-    log, _ = run_model(shape)
+    keys, _ = run_model(shape)
     saver = WatchedSaver()
     graph = build(shape).compile(checkpointer=saver)
     await graph.ainvoke({}, thread())
     stored = [checkpoint async for checkpoint in saver.alist(thread())]
     chosen = data.draw(st.sampled_from(stored), "checkpoint")
 
-    assert await graph.ainvoke(None, chosen.config) == {"log": log, "total": len(log)}
+    assert await graph.ainvoke(None, chosen.config) == keys
 
 
 def test_the_model_knows_what_the_description_says() -> None:
@@ -139,9 +142,9 @@ def test_the_model_knows_what_the_description_says() -> None:
         branches=((), (), ()),
         sends=((2, 2), (), ()),
     )
-    log, supersteps = run_model(shape)
+    keys, supersteps = run_model(shape)
 
-    assert log == [
+    assert keys["log"] == [
         *(entry(0, 0, None), entry(1, 0, None)),
         *(entry(2, 2, None), entry(2, 0, 0), entry(2, 0, 0)),
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from perdure.constants import PULL, PUSH, START
 from perdure.data import Command, Durability, Send, StateSnapshot
-from perdure.errors import GraphValidationError, MissingThreadError
+from perdure.errors import GraphValidationError, InvalidUpdateError, MissingThreadError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from perdure.testing.clock import FakeClock
@@ -214,3 +214,18 @@ async def test_a_childs_pending_sends_are_read_with_its_parents_graph() -> None:
     ]
 
     assert (await graph.aget_state(config)).next == ("leaf",)
+
+
+async def test_results_that_do_not_fit_together_are_seen_with_their_tasks_and_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    graph = fan(["a", "b"], {"a": returns({"x": 1}), "b": returns({"x": 2})}).compile(
+        checkpointer=WatchedSaver()
+    )
+    with pytest.raises(InvalidUpdateError, match="Can receive only one value per step, but 2"):
+        await graph.ainvoke({}, thread())
+    snapshot = await graph.aget_state(thread())
+
+    assert "x" not in snapshot.values
+    assert [task.result for task in snapshot.tasks] == [{"x": 1}, {"x": 2}]
+    assert "The results of the open superstep of thread 't' do not fit together" in caplog.text

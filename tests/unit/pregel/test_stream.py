@@ -18,6 +18,7 @@ from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
 from perdure.pregel.stream import BUFFER_SIZE
+from perdure.runtime import get_runtime
 from tests.unit.pregel.graphs import Gate, Log, Runs, chain, fails, fan, logs, returns, thread
 from tests.unit.pregel.savers import Brake, WatchedSaver
 
@@ -68,6 +69,15 @@ async def test_several_modes_are_told_apart_updates_before_values() -> None:
         ("updates", {"a": {"log": ["a"]}}),
         ("values", {"log": ["a"], "x": 1}),
     ]
+
+
+async def test_nodes_of_a_stream_are_given_its_context() -> None:
+    async def asks(state: Log) -> Any:
+        return {"y": get_runtime().context}
+
+    graph = chain(["a"], {"a": asks}).compile()
+
+    assert await events(graph, {}, context="whose") == [{"a": {"y": "whose"}}]
 
 
 async def test_output_keys_narrow_updates_and_values() -> None:

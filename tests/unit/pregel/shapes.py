@@ -1,0 +1,83 @@
+"""Random graphs, and what their nodes do: what the engine and the model of it are both told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+FUEL = 9
+"""Nodes branch and send while the log is shorter, if no input says otherwise; edges and joins lead forward,
+so all runs end."""
+
+ENTRY = -1
+"""The number of START."""
+
+Packet = tuple[int, int]
+"""To whom, and how deep it may go on."""
+
+Join = tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A graph of nodes n0, n1, …, by number.
+
+    Attributes:
+        entries: where START leads.
+        edges, joins: static edges, from lower to higher numbers.
+        branches: where the conditional edge of a node leads while there is fuel.
+        sends: where a node sends packets, as often as a number stands there.
+        deferred: nodes that wait until nothing else is left to do.
+    """
+
+    size: int
+    entries: frozenset[int]
+    edges: frozenset[tuple[int, int]]
+    joins: frozenset[Join]
+    branches: tuple[tuple[int, ...], ...]
+    sends: tuple[tuple[int, ...], ...]
+    deferred: frozenset[int] = frozenset()
+
+
+def name_of(number: int) -> str:
+    return "__start__" if number == ENTRY else f"n{number}"
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    """Random graphs of up to twelve nodes, so that names do not sort as numbers do."""
+    size = draw(st.integers(2, 12))
+    node = st.integers(0, size - 1)
+    forward = st.tuples(node, node).filter(lambda pair: pair[0] < pair[1])
+    join = st.tuples(st.sets(node, min_size=1, max_size=3).map(sorted).map(tuple), node)
+    few = st.lists(node, max_size=2).map(tuple)
+    every = st.tuples(*[few] * size)
+    return Shape(
+        size=size,
+        entries=draw(st.frozensets(node, min_size=1, max_size=3)),
+        edges=draw(st.frozensets(forward, max_size=8)),
+        joins=draw(st.frozensets(join.filter(lambda j: max(j[0]) < j[1]), max_size=3)),
+        branches=draw(every),
+        sends=draw(every),
+        deferred=draw(st.just(frozenset[int]()) | st.frozensets(node, max_size=4)),
+    )
+
+
+def packets(shape: Shape, number: int, fuelled: bool, depth: int | None) -> list[Packet]:
+    """What a node sends, from the state or from a packet."""
+    if depth is None:
+        depth = 1 if fuelled else -1
+    return [(target, depth - 1) for target in shape.sends[number]] if depth >= 0 else []
+
+
+def entry(number: int, log: int, depth: int | None) -> str:
+    return f"{name_of(number)} at {log}" if depth is None else f"{name_of(number)} sent {depth}"
+
+
+def update_of(number: int, own: str, depth: int | None) -> dict[str, Any]:
+    """What a node writes: to keys of many kinds, so that the order of writes can be seen."""
+    facts = {"latest": own, f"of {number % 3}": own}
+    update = {"log": [own], "total": 1, "facts": facts, "news": own, "heard": own}
+    return {**update, "last": own} if number == 0 and depth is None else update
