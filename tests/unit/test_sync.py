@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from perdure import sync
+from perdure.cache.memory import InMemoryCache
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.data import Command, Send
 from perdure.errors import EmptyInputError, GraphValidationError, SyncCallError
@@ -221,6 +222,21 @@ async def test_a_call_is_made_on_the_loop_that_the_saver_lives_on() -> None:
     await elsewhere(lambda: graph.invoke({}, thread()))
 
     assert loops == [here]
+
+
+async def test_a_call_is_made_on_the_loop_that_the_cache_lives_on() -> None:
+    class HomedCache(InMemoryCache):
+        home = asyncio.get_running_loop()
+
+    loops: list[Any] = []
+
+    async def node(state: Log) -> Any:
+        loops.append(asyncio.get_running_loop())
+
+    graph = chain(["a"], {"a": node}).compile(cache=HomedCache())
+    await elsewhere(lambda: graph.invoke({}))
+
+    assert loops == [asyncio.get_running_loop()]
 
 
 def test_a_saver_whose_loop_is_gone_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from psycopg_pool import AsyncConnectionPool
@@ -76,6 +76,11 @@ class PostgresCache(BaseCache):
         self._database = database
         self._queries = CacheQueries(database.schema)
         self._place = replace(database.place, owner="cache")
+
+    @property
+    def home(self) -> Any:
+        """The event loop that the connections live on."""
+        return self._database.home
 
     @classmethod
     def beside(cls, saver: PostgresSaver, *, serde: SerializerProtocol | None = None) -> PostgresCache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from perdure.checkpoint.base import SerializerProtocol
 from perdure.checkpoint.serde import JsonSerializer
@@ -25,7 +25,10 @@ class BaseCache(ABC):
 
     Attributes:
         serde: makes bytes of what is kept; who calls the cache calls it.
+        home: the event loop that the cache lives on; None: any.
     """
+
+    home: Any = None
 
     def __init__(self, *, serde: SerializerProtocol | None = None) -> None:
         self.serde = serde if serde is not None else JsonSerializer()

@@ -317,7 +317,7 @@ class Pregel(Frame):
 
     def home(self) -> Any:
         """The event loop that sync calls are made on; None if any will do."""
-        return getattr(self.checkpointer, "home", None)
+        return getattr(self.checkpointer, "home", None) or getattr(self.cache, "home", None)
 
     invoke = sync_of(ainvoke)
     stream = sync_iterator_of(astream)
