@@ -254,3 +254,38 @@ def cancellations() -> int:
     """How often this asyncio task was cancelled and has not taken it back."""
     current = asyncio.current_task()
     return 0 if current is None else current.cancelling()
+
+
+Wakings = list[asyncio.TaskGroup]
+"""Groups that have failed while they waited for their children, and have cancelled their own task to be told.
+
+Before Python 3.13 they do not take that back, and for ever after the task looks as if somebody had
+cancelled it.
+"""
+
+
+def note_waking(wakings: Wakings, coroutine: Coroutine[Any, Any, Any], thrown: BaseException) -> None:
+    """`thrown` is about to be thrown at `coroutine`: note if a group's end there waits for it."""
+    if isinstance(thrown, CancelledError):
+        group = _waking(coroutine)
+        if group is not None and all(group is not known for known in wakings):
+            wakings.append(group)
+
+
+def take_back(wakings: Wakings) -> None:
+    """Do what the groups have left out, in the task that they woke."""
+    current = asyncio.current_task()
+    if current is not None:
+        for _ in wakings:
+            current.uncancel()
+
+
+def _waking(coroutine: Any) -> asyncio.TaskGroup | None:
+    """The group in whose end a coroutine waits, if the group has cancelled its own task."""
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None)
+        if frame is not None and frame.f_code is asyncio.TaskGroup.__aexit__.__code__:
+            group: asyncio.TaskGroup = frame.f_locals["self"]
+            return group if group._parent_cancel_requested else None  # type: ignore[attr-defined]
+        coroutine = getattr(coroutine, "cr_await", None)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
@@ -15,7 +16,7 @@ from perdure.context import current_task
 from perdure.data import Command, Send
 from perdure.errors import GraphBubbleUp, NodeCancelledError, ParentCommand
 from perdure.pregel.attempts import attempted
-from perdure.pregel.cancellation import CancelledError, Children, End, cancellations, race
+from perdure.pregel.cancellation import CancelledError, Children, End, Wakings, cancellations, race, take_back
 from perdure.pregel.contexts import in_context
 from perdure.pregel.failures import add_note, unwrapped
 from perdure.pregel.handlers import hand_over, handler_of
@@ -43,6 +44,9 @@ class Observer(Protocol):
 
 
 OnFailed = Callable[[Task], None]
+
+_GROUPS_TAKE_BACK: Final = sys.version_info >= (3, 13)
+"""Whether an asyncio.TaskGroup takes back the cancellation by which it wakes its own task."""
 
 _RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
 """What a node mostly returns, and what is certainly not to be run."""
@@ -90,18 +94,16 @@ async def run_tasks(
 async def _run_alone(
     plan: Plan, state: ThreadState, task: Task, observer: Observer | None, on_failed: OnFailed
 ) -> None:
-    """Run a task in the caller's asyncio task; a cancellation that the node swallows is raised after it.
-
-    But not after a group of errors: before Python 3.13, what an asyncio.TaskGroup does to its own task
-    when it fails looks like a cancellation for ever after.
-    """
+    """Run a task in the caller's asyncio task; a cancellation that the node swallows is raised after it."""
     before = cancellations()
     run = _run(plan, state, task, observer, on_failed, before)
-    await in_context(copy_context(), run)
+    woken: Wakings | None = None if _GROUPS_TAKE_BACK else []
+    await in_context(copy_context(), run, woken)
+    if woken:
+        take_back(woken)
     if cancellations() > before:
         await anyio.lowlevel.checkpoint_if_cancelled()  # a scope knows only its own exception
-        if not isinstance(task.error, BaseExceptionGroup | GraphBubbleUp):
-            raise CancelledError
+        raise CancelledError
 
 
 async def _work(

@@ -19,7 +19,7 @@ from perdure.graph.state import StateGraph
 from perdure.pregel.failures import add_note, unwrapped
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan import Reader
-from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, settle, thread
+from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, settle, thread
 from tests.unit.pregel.savers import WatchedSaver
 
 
@@ -75,14 +75,55 @@ async def test_errors_in_a_nodes_task_group_leave_it_as_their_group(names: list[
     assert [str(error) for error in raised.value.exceptions] == ["boom"]
 
 
-async def test_a_task_group_that_failed_inside_a_node_keeps_no_waiting_task_from_running() -> None:
-    async def survives(state: Any) -> Any:
-        with contextlib.suppress(ExceptionGroup):
+async def survives_a_group(state: Any) -> Any:
+    """A node that starts what fails, and takes it as it comes."""
+    with contextlib.suppress(ExceptionGroup):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_raises(ValueError("boom")))
+    return {"log": ["ran"]}
+
+
+async def test_a_node_that_survives_a_group_which_failed_has_not_cancelled_its_run() -> None:
+    graph = chain(["a", "b"], {"a": survives_a_group}).compile()
+    async with asyncio.timeout(30):
+        assert (await graph.ainvoke({}))["log"] == ["ran", "b"]
+    current = asyncio.current_task()
+
+    assert current is not None
+    assert current.cancelling() == 0
+
+
+async def test_a_run_that_is_cancelled_while_a_group_in_a_node_fails_is_cancelled() -> None:
+    reached, failing = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await failing.wait()
+        finally:
+            reached.set()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def node(state: Any) -> Any:
+        with contextlib.suppress(ExceptionGroup, asyncio.CancelledError):
             async with asyncio.TaskGroup() as group:
+                group.create_task(slow_to_end())
                 group.create_task(_raises(ValueError("boom")))
         return {"log": ["ran"]}
 
-    graph = fan("abcde", dict.fromkeys("abcde", survives)).compile()
+    runs = Runs()
+    graph = chain(["a", "b"], {"a": node, "b": runs.counted("b")}).compile()
+    run = asyncio.create_task(graph.ainvoke({}))
+    await reached.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert runs.of == {}
+
+
+async def test_a_task_group_that_failed_inside_a_node_keeps_no_waiting_task_from_running() -> None:
+    graph = fan("abcde", dict.fromkeys("abcde", survives_a_group)).compile()
 
     assert (await graph.ainvoke({}, {"max_concurrency": 2}))["log"] == ["ran"] * 5
 
