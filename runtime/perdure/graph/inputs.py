@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import CoreSchema, SchemaValidator
+from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
+from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator
 from pydantic_core.core_schema import any_schema, no_info_plain_validator_function, with_default_schema
 
 from perdure.channels.base import BaseChannel
@@ -61,7 +61,7 @@ class ModelInput:
         self._keeps_unknown = not transformed and model.model_config.get("extra") != "allow"
 
     def __call__(self, given: Any) -> Mapping[str, Any]:
-        named = {self._aliases.get(key, key): value for key, value in mapping_of(self._graph, given).items()}
+        named = self._by_name(mapping_of(self._graph, given))
         unknown = {key: value for key, value in named.items() if key not in self._fields}
         try:
             checked = self._checked(named)
@@ -70,6 +70,19 @@ class ModelInput:
             raise
         # An unknown key goes on, so that who reads it can say which key is the nearest.
         return {**checked, **unknown} if self._keeps_unknown else checked
+
+    def _by_name(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """An input with fields under their own names, whichever of their aliases they came by."""
+        given, named = dict(given), dict(given)
+        for name, aliases in self._aliases.items():
+            for alias in aliases:
+                if alias.path[0] not in self._fields:
+                    named.pop(str(alias.path[0]), None)
+            found = (alias.search_dict_for_path(given) for alias in aliases)
+            value = next((value for value in found if value is not PydanticUndefined), PydanticUndefined)
+            if value is not PydanticUndefined:
+                named[name] = value
+        return named
 
     def _checked(self, named: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -94,9 +107,15 @@ def _incoming(channel: BaseChannel[Any, Any], validate: Validate, field: dict[st
     return schema
 
 
-def _aliases(model: type[BaseModel]) -> dict[str, str]:
-    names = ((field.validation_alias, name) for name, field in model.model_fields.items())
-    return {alias: name for alias, name in names if isinstance(alias, str)}
+def _aliases(model: type[BaseModel]) -> dict[str, tuple[AliasPath, ...]]:
+    """Where else than under its name a field may stand in an input; the first that is there counts."""
+    aliases = {}
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        if alias is not None:
+            choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+            aliases[name] = tuple(AliasPath(each) if isinstance(each, str) else each for each in choices)
+    return aliases
 
 
 def _only_lacks(error: ValidationError) -> bool:

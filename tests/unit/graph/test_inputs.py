@@ -7,7 +7,16 @@ import operator
 from typing import Annotated, Any, Self
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import START
@@ -169,6 +178,33 @@ async def test_an_unknown_key_of_an_input_is_warned_of_or_refused_as_the_model_s
         await graph().ainvoke({"naem": "x"})
     with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
         await graph(schema=Forbids).ainvoke({"naem": "x"})
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"first": "a", "second": "b"}, "a"),
+        ({"second": "b"}, "b"),
+        ({"person": {"names": ["x", "y"]}}, "y"),
+        ({"person": {"names": ["x"]}}, "nobody"),
+        ({"name": "n"}, "n"),
+        ({}, "nobody"),
+    ],
+)
+async def test_a_field_is_found_under_the_first_of_its_aliases_that_is_there(given: Any, name: str) -> None:
+    class Aliased(BaseModel):
+        name: str = Field(
+            "nobody", validation_alias=AliasChoices("first", "second", AliasPath("person", "names", 1))
+        )
+
+    seen: list[Any] = []
+
+    async def look(state: Aliased) -> None:
+        seen.append(state.name)
+
+    await StateGraph(Aliased).add_node("look", look).add_edge(START, "look").compile().ainvoke(given)
+
+    assert seen == [name]
 
 
 async def test_an_alias_names_its_field_in_an_input() -> None:
