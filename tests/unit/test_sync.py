@@ -111,6 +111,21 @@ def test_a_forked_process_has_a_face_of_its_own() -> None:
     assert os.read(reader, 100) == b"{'log': ['a']}"
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_a_stream_whose_node_ends_the_program_does_not_end_the_loop(error: BaseException) -> None:
+    loops: list[Any] = []
+
+    async def node(state: Log) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    with pytest.raises(type(error)) as raised:
+        list(chain(["a", "b"], {"a": node, "b": fails(error)}).compile().stream({}))
+    chain(["a"], {"a": node}).compile().invoke({})
+
+    assert raised.value is error
+    assert loops[0] is loops[1]
+
+
 # Where a loop runs
 
 
