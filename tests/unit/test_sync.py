@@ -238,6 +238,23 @@ async def test_a_call_is_made_on_the_loop_that_the_saver_lives_on() -> None:
     assert loops == [here]
 
 
+async def test_a_thread_of_an_async_node_calls_on_the_loop_that_the_runs_saver_lives_on() -> None:
+    loops: list[Any] = []
+
+    async def node(state: Log) -> Any:
+        loops.append(asyncio.get_running_loop())
+
+    here = asyncio.get_running_loop()
+    child = chain(["a"], {"a": node}).compile()
+
+    async def calls(state: Log) -> Any:
+        return await asyncio.to_thread(child.invoke, {})
+
+    await chain(["calls"], {"calls": calls}).compile(checkpointer=Homed(here)).ainvoke({}, thread())
+
+    assert loops == [here]
+
+
 def test_a_saver_whose_loop_is_gone_is_refused() -> None:
     loop = asyncio.new_event_loop()
     graph = chain(["a"]).compile(checkpointer=Homed(loop))

@@ -317,7 +317,10 @@ class Pregel(Frame):
 
     def home(self) -> Any:
         """The event loop that sync calls are made on; None if any will do."""
-        return getattr(self.checkpointer, "home", None)
+        own, task = getattr(self.checkpointer, "home", None), running_task()
+        if own is not None or task is None or task.superstep.session is None:
+            return own
+        return task.superstep.session.saver.home
 
     invoke = sync_of(ainvoke)
     stream = sync_iterator_of(astream)
