@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import signal
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from perdure import sync
@@ -112,6 +116,86 @@ def test_a_forked_process_has_a_face_of_its_own() -> None:
     assert os.read(reader, 100) == b"{'log': ['a']}"
 
 
+def test_a_process_that_is_forked_in_a_sync_node_does_not_call_on_the_loop_of_its_parent() -> None:
+    reader, writer = os.pipe()
+
+    def forks(state: Log) -> Any:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # hanging, it would keep the test
+            os.write(writer, str(chain(["a"]).compile().invoke({})).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    chain(["forks"], {"forks": forks}).compile().invoke({})
+    os.close(writer)
+
+    assert os.read(reader, 100) == b"{'log': ['a']}"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_a_stream_whose_node_ends_the_program_does_not_end_the_loop(error: BaseException) -> None:
+    loops: list[Any] = []
+
+    async def node(state: Log) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    with pytest.raises(type(error)) as raised:
+        list(chain(["a", "b"], {"a": node, "b": fails(error)}).compile().stream({}))
+    chain(["a"], {"a": node}).compile().invoke({})
+
+    assert raised.value is error
+    assert loops[0] is loops[1]
+
+
+def interrupts(cleaned: threading.Event) -> Any:
+    """A node that interrupts the main thread, as Ctrl-C does, and takes its time to clean up."""
+
+    async def node(state: Log) -> None:
+        try:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            cleaned.set()
+
+    return node
+
+
+def test_who_is_interrupted_while_it_waits_goes_on_when_the_run_has_ended() -> None:
+    cleaned = threading.Event()
+    graph = chain(["a"], {"a": interrupts(cleaned)}).compile()
+    with pytest.raises(KeyboardInterrupt):
+        graph.invoke({})
+    assert cleaned.is_set()
+
+    cleaned.clear()
+    with pytest.raises(KeyboardInterrupt):
+        list(graph.stream({}))
+    assert cleaned.is_set()
+
+
+def test_an_error_goes_with_the_last_who_holds_it() -> None:
+    graph = chain(["a"]).compile()
+
+    def failed() -> weakref.ref[GraphValidationError]:
+        try:
+            graph.get_state(thread())
+        except GraphValidationError as error:
+            return weakref.ref(error)
+        raise AssertionError
+
+    gc.collect()
+    gc.disable()
+    try:
+        gone = failed()
+        graph.invoke({})  # before that, the loop has let go of the call
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 # Where a loop runs
 
 
@@ -200,6 +284,64 @@ async def test_what_a_sync_node_began_ends_with_the_node() -> None:
     assert gate.cleaned.is_set()
 
 
+async def test_a_call_that_is_cancelled_before_its_first_step_does_not_keep_the_node() -> None:
+    entered, called, seen = threading.Event(), threading.Event(), list[BaseException]()
+    gate = Gate()
+    child = chain(["inner"], {"inner": gate}).compile()
+
+    def outer(state: Log) -> Any:
+        entered.set()
+        called.wait(30)
+        try:
+            child.invoke({})
+        except BaseException as error:
+            seen.append(error)
+            raise
+
+    run = asyncio.create_task(chain(["outer"], {"outer": outer}).compile().ainvoke({}))
+    await asyncio.to_thread(entered.wait, 30)
+    loop = asyncio.get_running_loop()
+    tell = loop.call_soon_threadsafe
+
+    def telling(callback: Any, *args: Any, **options: Any) -> Any:
+        def begins() -> None:
+            run.cancel()
+            callback(*args)
+
+        loop.call_soon_threadsafe = tell  # type: ignore[method-assign]
+        return tell(begins, **options)
+
+    loop.call_soon_threadsafe = telling  # type: ignore[method-assign,assignment]
+    called.set()
+    with anyio.fail_after(30), pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert [type(error) for error in seen] == [asyncio.CancelledError]
+    assert not gate.entered.is_set()
+
+
+async def test_a_stream_that_a_cancelled_node_holds_ends_with_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("perdure.pregel.threads.THREAD_SECONDS", 0.05)
+    gate, leave = Gate(), threading.Event()
+    child = chain(["a", "b"], {"b": gate}).compile()
+
+    def outer(state: Log) -> Any:
+        events = child.stream({})
+        next(events)
+        leave.wait(30)
+
+    run = asyncio.create_task(chain(["outer"], {"outer": outer}).compile().ainvoke({}))
+    await gate.entered.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert gate.cancelled == 1
+    leave.set()
+
+
 # Savers that live on a loop
 
 
@@ -237,6 +379,72 @@ async def test_a_call_is_made_on_the_loop_that_the_cache_lives_on() -> None:
     await elsewhere(lambda: graph.invoke({}))
 
     assert loops == [asyncio.get_running_loop()]
+
+
+@pytest.mark.parametrize("homed", [True, False])
+async def test_a_thread_of_an_async_node_calls_on_the_loop_of_the_run(homed: bool) -> None:
+    loops: list[Any] = []
+
+    async def node(state: Log) -> Any:
+        loops.append(asyncio.get_running_loop())
+
+    here = asyncio.get_running_loop()
+    child = chain(["a"], {"a": node}).compile()
+
+    async def calls(state: Log) -> Any:
+        return await asyncio.to_thread(child.invoke, {})
+
+    saver = Homed(here) if homed else InMemorySaver()
+    await chain(["calls"], {"calls": calls}).compile(checkpointer=saver).ainvoke({}, thread())
+
+    assert loops == [here]
+
+
+async def test_below_a_sync_node_a_saver_of_its_own_is_used_on_its_loop() -> None:
+    loops: list[Any] = []
+
+    async def node(state: Log) -> Any:
+        loops.append(asyncio.get_running_loop())
+
+    here = asyncio.get_running_loop()
+    child = chain(["a", "b"], {"a": node, "b": node}).compile(checkpointer=Homed(here))
+
+    def calls(state: Log) -> Any:
+        child.invoke({}, thread())
+        return list(child.stream({}, thread("u")))[-1]["b"]
+
+    graph = chain(["calls"], {"calls": calls}).compile()
+    await elsewhere(lambda: graph.invoke({}))
+
+    assert loops == [here] * 4
+
+
+def test_a_loop_that_is_closed_while_calls_wait_refuses_them_and_lets_streams_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sync, "LOOK_SECONDS", 0.01)
+    loop = asyncio.new_event_loop()
+    server = threading.Thread(target=loop.run_forever)
+    server.start()
+
+    async def stops(state: Log) -> Any:
+        loop.stop()
+        await loop.create_future()
+
+    events = chain(["a", "b"]).compile(checkpointer=Homed(loop)).stream({}, thread())
+    next(events)
+    graph = chain(["a"], {"a": stops}).compile(checkpointer=Homed(loop))
+    result = sync._result
+
+    def closing(*args: Any) -> Any:
+        server.join()
+        loop.close()
+        return result(*args)
+
+    monkeypatch.setattr(sync, "_result", closing)
+    with pytest.raises(SyncCallError, match="has stopped"):
+        graph.invoke({}, thread("u"))
+    events.close()  # type: ignore[attr-defined]  # a generator
 
 
 def test_a_saver_whose_loop_is_gone_is_refused() -> None:

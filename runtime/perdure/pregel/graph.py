@@ -26,7 +26,7 @@ from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.stream import Events, stream
 from perdure.pregel.task import Task, running_task
 from perdure.pregel.timeouts import seconds
-from perdure.sync import sync_iterator_of, sync_of
+from perdure.sync import loop_here, sync_iterator_of, sync_of
 
 _DURABILITIES = get_args(Durability)
 
@@ -282,6 +282,7 @@ class Pregel(Frame):
         return Scope(
             settings=self._settings(config, parent),
             clock=self._clock if above is None else above.clock,
+            loop=loop_here(),
             context=above.context if above is not None and context is None else self._context(context),
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
@@ -317,7 +318,9 @@ class Pregel(Frame):
 
     def home(self) -> Any:
         """The event loop that sync calls are made on; None if any will do."""
-        return getattr(self.checkpointer, "home", None) or getattr(self.cache, "home", None)
+        own = getattr(self.checkpointer, "home", None) or getattr(self.cache, "home", None)
+        task = running_task()
+        return own if own is not None or task is None else task.superstep.scope.loop
 
     invoke = sync_of(ainvoke)
     stream = sync_iterator_of(astream)

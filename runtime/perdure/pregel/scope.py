@@ -25,6 +25,7 @@ class Scope:
         context: what the run was called with, as the graph's context schema has it.
         writer: where "custom" events go.
         above: the task whose node the run was called in; None for one that no node called.
+        loop: the event loop that the run goes on in.
         debug: whether each superstep is printed and watched for changes in place.
         random: draws from 0 up to 1, for what must not happen in step with others.
         watch: that of the nearest attempt around the run which has a time limit.
@@ -38,6 +39,7 @@ class Scope:
     cache: BaseCache | None = None
     writer: StreamWriter = nobody_reads
     debug: bool = False
+    loop: Any = None
     above: Any = None
     random: Callable[[], float]
     watch: Watch | None = None

@@ -100,11 +100,14 @@ async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) ->
     another task.
     """
 
-    async def host() -> None:
+    async def host() -> BaseException | None:
         try:
             await run()
+        except (KeyboardInterrupt, SystemExit) as ending:
+            return ending  # as a value: raised in a task of its own, it would end the loop
         finally:
             events.close()
+        return None
 
     events.attach()
     task = asyncio.create_task(host())
@@ -112,7 +115,8 @@ async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) ->
         while batch := await events.batch():
             while batch:
                 yield batch.popleft()
-        await task
+        if (ending := await task) is not None:
+            raise ending
     finally:
         task.cancel()
         await outlast(task)

@@ -64,7 +64,7 @@ async def in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
 async def _let_end(call: Call) -> None:
     """Look now and then whether the call has ended: joined, it could not use this loop to end."""
     with anyio.move_on_after(THREAD_SECONDS, shield=True):
-        while not call.ended:  # noqa: ASYNC110  # nothing in the thread can set an event of this loop
+        while not call.ended or call.home.busy:  # noqa: ASYNC110  # nothing in the thread can set an event of this loop
             await anyio.sleep(0.01)
     if not call.ended:
         logger.warning(
@@ -158,8 +158,8 @@ class Pool:
         if self._idle:
             self._idle.pop().calls.put(call)
         elif self._size < WORKER_THREADS:
-            self._size += 1
             Worker(self).calls.put(call)
+            self._size += 1  # unless no thread could be started
         else:
             self._waiting.append(call)
 

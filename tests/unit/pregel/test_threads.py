@@ -96,6 +96,21 @@ async def test_a_thread_that_is_idle_for_long_ends_and_another_takes_its_place(
     assert (await in_thread(this_thread, None)).is_alive()
 
 
+async def test_a_thread_that_cannot_be_started_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        def __init__(self, pool: threads.Pool) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "WORKER_THREADS", 1)
+    with monkeypatch.context() as limited:
+        limited.setattr(threads, "Worker", Refusing)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await called(this_thread)
+
+    with anyio.fail_after(30):
+        assert await called(this_thread)
+
+
 def test_a_thread_ends_when_its_loop_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
     thread = asyncio.run(in_thread(this_thread, None))
