@@ -426,3 +426,19 @@ async def test_a_key_that_the_state_does_not_have_is_warned_of() -> None:
 
     with pytest.warns(UserWarning, match="The input wrote to 'lok', which is not a key of the state"):
         await graph.ainvoke(Command(update={"lok": 1}, goto="a"))
+
+
+async def test_a_node_that_a_command_sends_to_run_beside_the_start_is_stored_before_the_next_begins() -> None:
+    saver = WatchedSaver()
+    stored_when_b_began: list[list[int]] = []
+
+    async def b(state: Log) -> None:
+        stored_when_b_began.append(saver.steps())
+
+    graph = chain(["a", "b"], {"b": b}).compile(checkpointer=saver)
+    await graph.ainvoke({}, thread())
+    [first] = [c async for c in saver.alist(thread()) if c.metadata["step"] == -1]
+    stored_when_b_began.clear()
+    await graph.ainvoke(Command(goto="a"), first.config, durability="sync")
+
+    assert stored_when_b_began[0][-1] == 1
