@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from functools import partial
 from typing import Any, Final
 
@@ -164,7 +164,7 @@ class Loop:
 
     async def _run_superstep(self) -> None:
         tasks, recorder, events = self.tasks, self.recorder, self.events
-        if not _is_only_start(tasks):
+        if tasks[0].spec.name != START or len(tasks) > 1:  # a command may have sent a node beside START
             self._spend()
         if recorder is not None:
             await recorder.before_superstep()
@@ -252,7 +252,7 @@ class Loop:
                 source="loop",
                 step=self.step,
                 end=RunEnd(status="success") if ends else None,
-                rides=_is_only_start(tasks),
+                rides=tasks[0].spec.name == START and len(tasks) == 1,
             )
         self.tasks = following
         if self.events is not None:
@@ -295,8 +295,3 @@ class Loop:
         except Exception as failure:
             if failure is not error:
                 add_note(error, f"What had finished could not be stored: {failure!r}")
-
-
-def _is_only_start(tasks: Sequence[Task]) -> bool:
-    """Whether these tasks run no node. A command may have sent one to run beside START."""
-    return tasks[0].spec.name == START and len(tasks) == 1
