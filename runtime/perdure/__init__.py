@@ -19,9 +19,9 @@ from perdure.data import (
 from perdure.errors import PerdureError, failures_of
 from perdure.graph.state import CompiledStateGraph, StateGraph
 from perdure.managed import IsLastStep, RemainingSteps
-from perdure.pregel.builder import NodeBuilder
 from perdure.pregel.graph import Pregel
-from perdure.pregel.retry import default_retry_on
+from perdure.pregel.plan.builder import NodeBuilder
+from perdure.pregel.plan.retry import default_retry_on
 from perdure.runtime import Runtime, get_runtime
 from perdure.service.recovery import Recovered, recover
 

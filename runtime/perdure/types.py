@@ -14,7 +14,7 @@ from perdure.data import (
     StreamWriter,
     TimeoutPolicy,
 )
-from perdure.pregel.retry import default_retry_on
+from perdure.pregel.plan.retry import default_retry_on
 
 __all__ = [
     "CachePolicy",

@@ -21,7 +21,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.data import Durability, NodeError, RetryPolicy
 from perdure.errors import StoredError
 from perdure.faults import FaultPoint
-from perdure.pregel.plan import Calling, NodeSpec, Policies
+from perdure.pregel.plan.plan import Calling, NodeSpec, Policies
 from perdure.service.recovery import recover
 from perdure.testing.faults import fault, kill_process
 from perdure_checkpointers.postgres import PostgresSaver

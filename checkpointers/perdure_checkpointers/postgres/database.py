@@ -19,8 +19,8 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 import perdure_migrations
+from perdure.aio.portal import running_loop
 from perdure.errors import SchemaError
-from perdure.sync import running_loop
 from perdure_checkpointers.postgres import arrays
 from perdure_checkpointers.postgres.queries import Queries, Statement
 from perdure_checkpointers.postgres.translate import Place, check_address, is_lost, is_repeatable

@@ -9,11 +9,11 @@ from typing import Any, Final, get_origin
 from perdure.config import RunnableConfig
 from perdure.data import NodeError
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.hints import NO_HINT, first_parameter, hint_of
 from perdure.graph.injection import INJECTED_NAMES
-from perdure.pregel.callables import check_callable, signature_of
-from perdure.pregel.plan import Injected
-from perdure.pregel.runnables import is_runnable
+from perdure.graph.schema.hints import NO_HINT, first_parameter, hint_of
+from perdure.pregel.plan.callables import check_callable, signature_of
+from perdure.pregel.plan.plan import Injected
+from perdure.pregel.plan.runnables import is_runnable
 from perdure.runtime import Runtime
 
 

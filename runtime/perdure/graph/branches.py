@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol, Union, get_args, get_origin
 from perdure.errors import GraphValidationError
 from perdure.graph.actions import check_path, name_of
 from perdure.graph.description import StateBranch
-from perdure.graph.hints import hint_of, input_schema_of
 from perdure.graph.injection import injections_of
-from perdure.pregel.plan import Injected
-from perdure.pregel.runnables import invocation_of, is_runnable
+from perdure.graph.schema.hints import hint_of, input_schema_of
+from perdure.pregel.plan.plan import Injected
+from perdure.pregel.plan.runnables import invocation_of, is_runnable
 
 _LISTS = (list, tuple, Sequence)
 

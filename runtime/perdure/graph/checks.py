@@ -11,7 +11,7 @@ from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.constants import END, RESERVED_NODE_NAMES, START, join_channel
 from perdure.errors import GraphValidationError
 from perdure.graph.description import Description
-from perdure.pregel.names import EVERY_NODE, nearest
+from perdure.pregel.plan.names import EVERY_NODE, nearest
 
 
 def check_graph(graph: Description) -> None:

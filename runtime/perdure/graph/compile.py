@@ -20,7 +20,7 @@ from perdure.graph.policies import handlers_of, node_policies
 from perdure.graph.readers import context_of, output_of, readers_of
 from perdure.graph.runnables import run_below
 from perdure.graph.validation import Checks
-from perdure.pregel.plan import Branch, Calling, NodeSpec, Plan, Reader
+from perdure.pregel.plan.plan import Branch, Calling, NodeSpec, Plan, Reader
 
 _READ_INPUT = Reader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)

@@ -11,10 +11,10 @@ from perdure.channels.last_value import LastValue
 from perdure.constants import ROOT
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError
-from perdure.graph.fields import Cell
-from perdure.graph.schema import check_schema, name_of_schema, schema_of
+from perdure.graph.schema.fields import Cell
+from perdure.graph.schema.kinds import check_schema, name_of_schema, schema_of
 from perdure.managed import ManagedValue
-from perdure.pregel.plan import Calling, Injected
+from perdure.pregel.plan.plan import Calling, Injected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

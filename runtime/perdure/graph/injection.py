@@ -12,9 +12,9 @@ from typing import Any, Final, ForwardRef, Union, get_args, get_origin
 
 from perdure.data import StreamWriter
 from perdure.errors import PerdureWarning
-from perdure.graph.hints import NO_HINT, first_parameter, hint_of
-from perdure.pregel.callables import signature_of
-from perdure.pregel.plan import Injected
+from perdure.graph.schema.hints import NO_HINT, first_parameter, hint_of
+from perdure.pregel.plan.callables import signature_of
+from perdure.pregel.plan.plan import Injected
 
 _ANNOTATED_AS: Final[dict[Injected, str | None]] = {
     "config": "RunnableConfig",

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from perdure.graph.description import Description, NodeDefaults, StateNode
-from perdure.pregel.plan import Policies
-from perdure.pregel.policies import policies_of
+from perdure.pregel.plan.plan import Policies
+from perdure.pregel.plan.policies import policies_of
 
 
 def handlers_of(graph: Description) -> frozenset[str]:

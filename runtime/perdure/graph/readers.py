@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from perdure.constants import ROOT
 from perdure.graph.description import Description
-from perdure.graph.schema import Kind, class_of, kind_of, name_of_schema
+from perdure.graph.schema.kinds import Kind, class_of, kind_of, name_of_schema
 from perdure.graph.validation import Checks
-from perdure.pregel.failures import add_note
-from perdure.pregel.plan import Reader
+from perdure.pregel.plan.plan import Reader
+from perdure.pregel.step.failures import add_note
 
 
 def readers_of(checks: Checks) -> dict[Any, Reader | None]:

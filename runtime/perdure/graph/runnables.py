@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from perdure.aio.gathering import all_of
+from perdure.aio.threads import in_thread
 from perdure.constants import ROOT
 from perdure.graph.actions import check_action
-from perdure.graph.hints import destinations_of, input_schema_of
 from perdure.graph.injection import injections_of
-from perdure.pregel.batch import all_of
-from perdure.pregel.callables import calling_of
+from perdure.graph.schema.hints import destinations_of, input_schema_of
 from perdure.pregel.graph import Pregel
-from perdure.pregel.inject import injected
-from perdure.pregel.plan import Calling, Injected
-from perdure.pregel.runnables import invocation_of, is_runnable
-from perdure.pregel.task import running_task
-from perdure.pregel.threads import in_thread
+from perdure.pregel.plan.callables import calling_of
+from perdure.pregel.plan.plan import Calling, Injected
+from perdure.pregel.plan.runnables import invocation_of, is_runnable
+from perdure.pregel.step.task import running_task
+from perdure.pregel.work.injection import injected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,9 @@ from perdure.graph.checks import (
     interrupt_nodes,
 )
 from perdure.graph.compile import plan_of
-from perdure.graph.declared import (
+from perdure.graph.description import Description, NodeDefaults, StateNode
+from perdure.graph.drawing import Drawable, outline_of
+from perdure.graph.node_defaults import (
     check_destinations,
     check_name,
     labels_of,
@@ -39,12 +41,10 @@ from perdure.graph.declared import (
     renamed_schemas,
     starts_of,
 )
-from perdure.graph.description import Description, NodeDefaults, StateNode
-from perdure.graph.drawing import Drawable, outline_of
 from perdure.graph.runnables import action_of
 from perdure.graph.structure import structure_warnings
 from perdure.pregel.graph import Pregel
-from perdure.pregel.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
+from perdure.pregel.plan.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 
 logger = logging.getLogger("perdure")
 

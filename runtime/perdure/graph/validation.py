@@ -18,9 +18,9 @@ from perdure.channels.untracked_value import UntrackedValue
 from perdure.constants import MISSING
 from perdure.data import Overwrite
 from perdure.graph.description import Description
-from perdure.graph.models import ModelParts, same_field
-from perdure.graph.schema import Kind, kind_of
-from perdure.graph.typed_dicts import adapter_of
+from perdure.graph.schema.kinds import Kind, kind_of
+from perdure.graph.schema.models import ModelParts, same_field
+from perdure.graph.schema.typed_dicts import adapter_of
 
 Validate = Callable[[Any], Any]
 

@@ -1,6 +1,6 @@
 """Running graphs."""
 
-from perdure.pregel.builder import NodeBuilder
 from perdure.pregel.graph import Pregel
+from perdure.pregel.plan.builder import NodeBuilder
 
 __all__ = ["NodeBuilder", "Pregel"]

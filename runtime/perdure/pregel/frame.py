@@ -16,11 +16,11 @@ from perdure.config import Config, merge_configs
 from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, RetryPolicy, StreamMode
 from perdure.errors import GraphValidationError
-from perdure.pregel.assembly import Parts, assemble, built, check
-from perdure.pregel.builder import NodeBuilder, PregelNode
-from perdure.pregel.names import EVERY_NODE, names_of, nearest
-from perdure.pregel.plan import NodeSpec, Plan
-from perdure.pregel.policies import checked_cache_policy, retry_policies
+from perdure.pregel.plan.assembly import Parts, assemble, built, check
+from perdure.pregel.plan.builder import NodeBuilder, PregelNode
+from perdure.pregel.plan.names import EVERY_NODE, names_of, nearest
+from perdure.pregel.plan.plan import NodeSpec, Plan
+from perdure.pregel.plan.policies import checked_cache_policy, retry_policies
 
 
 class Options(TypedDict, total=False):

@@ -9,24 +9,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
+from perdure.aio.gathering import all_of
+from perdure.aio.portal import loop_here
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
 from perdure.config import Config, RunSettings, merge_configs, parse_config, passed_on, require_thread
 from perdure.data import Durability, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
-from perdure.pregel.batch import all_of
-from perdure.pregel.breakpoints import Breakpoints, breakpoints
-from perdure.pregel.cache_key import namespace_of
+from perdure.pregel.events.sink import Events, stream
 from perdure.pregel.frame import Frame
-from perdure.pregel.names import names_of, nearest
-from perdure.pregel.plan import Described
-from perdure.pregel.request import RunRequest
-from perdure.pregel.run import run_graph
-from perdure.pregel.scope import Scope, nobody_reads
+from perdure.pregel.plan.limits import seconds
+from perdure.pregel.plan.names import names_of, nearest
+from perdure.pregel.plan.plan import Described
+from perdure.pregel.run.begin import run_graph
+from perdure.pregel.run.breakpoints import Breakpoints, breakpoints
+from perdure.pregel.run.request import RunRequest
 from perdure.pregel.snapshots import read_snapshot
-from perdure.pregel.stream import Events, stream
-from perdure.pregel.task import Task, running_task
-from perdure.pregel.timeouts import seconds
-from perdure.sync import loop_here, sync_iterator_of, sync_of
+from perdure.pregel.step.task import Task, running_task
+from perdure.pregel.work.cache_key import namespace_of
+from perdure.pregel.work.scope import Scope, nobody_reads
+from perdure.sync import sync_iterator_of, sync_of
 
 _DURABILITIES = get_args(Durability)
 

@@ -11,17 +11,17 @@ from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from perdure.config import RunSettings
 from perdure.constants import ERROR, ROOT, TASKS
 from perdure.data import PregelTask, StateSnapshot
-from perdure.pregel.apply import apply
-from perdure.pregel.commands import apply_command, kept_commands
-from perdure.pregel.handlers import with_handlers
-from perdure.pregel.opening import missing_nodes, restore
-from perdure.pregel.plan import Plan
-from perdure.pregel.prepare import prepare
-from perdure.pregel.renames import follow
-from perdure.pregel.scope import Scope
-from perdure.pregel.session import Superstep
-from perdure.pregel.state import ThreadState
-from perdure.pregel.task import Task
+from perdure.pregel.lease.session import Superstep
+from perdure.pregel.plan.plan import Plan
+from perdure.pregel.run.opening import missing_nodes, restore
+from perdure.pregel.run.renames import follow
+from perdure.pregel.step.apply import apply
+from perdure.pregel.step.commands import apply_command, kept_commands
+from perdure.pregel.step.prepare import prepare
+from perdure.pregel.step.state import ThreadState
+from perdure.pregel.step.task import Task
+from perdure.pregel.work.handlers import with_handlers
+from perdure.pregel.work.scope import Scope
 
 logger = logging.getLogger("perdure")
 

@@ -14,7 +14,7 @@ from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
 from perdure.managed import RemainingSteps
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan import Plan
+from perdure.pregel.plan.plan import Plan
 from tests.unit.pregel.graphs import returns
 
 

@@ -11,7 +11,7 @@ from perdure.constants import START
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
-from perdure.pregel.plan import Policies
+from perdure.pregel.plan.plan import Policies
 from tests.unit.pregel.graphs import Log, logs
 
 ONCE, OFTEN = RetryPolicy(max_attempts=1), RetryPolicy(max_attempts=9)

@@ -17,7 +17,7 @@ from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.graph.runnables import action_of
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan import Reader
+from perdure.pregel.plan.plan import Reader
 from perdure.runtime import get_config
 from tests.unit.pregel.graphs import Log, Runs, chain, logs, thread
 from tests.unit.pregel.savers import WatchedSaver

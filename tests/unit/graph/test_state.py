@@ -14,7 +14,7 @@ from perdure.constants import END, RESERVED_NODE_NAMES, START
 from perdure.errors import GraphValidationError, PerdureDeprecationWarning
 from perdure.graph.state import StateGraph
 from perdure.managed import IsLastStep, RemainingSteps
-from perdure.pregel.plan import Calling
+from perdure.pregel.plan.plan import Calling
 
 
 class State(TypedDict, total=False):

@@ -20,7 +20,7 @@ from perdure.constants import END, START
 from perdure.graph.description import StateNode
 from perdure.graph.state import StateGraph
 from perdure.graph.structure import structure_warnings
-from perdure.pregel.plan import Calling
+from perdure.pregel.plan.plan import Calling
 
 
 class State(TypedDict, total=False):

@@ -14,7 +14,7 @@ from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.data import CachePolicy
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan import Policies
+from perdure.pregel.plan.plan import Policies
 
 
 class WatchedCache(InMemoryCache):

@@ -13,7 +13,7 @@ import anyio.lowlevel
 from perdure.constants import END, START
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan import Calling, NodeSpec, Policies
+from perdure.pregel.plan.plan import Calling, NodeSpec, Policies
 
 Action = Callable[[Any], Awaitable[Any]]
 

@@ -14,14 +14,14 @@ from perdure.constants import END, START
 from perdure.data import Command, Durability, Send
 from perdure.errors import MissingNodeError
 from perdure.graph.state import StateGraph
-from perdure.pregel.apply import apply
-from perdure.pregel.prepare import prepare
-from perdure.pregel.state import ThreadState
+from perdure.pregel.step.apply import apply
+from perdure.pregel.step.prepare import prepare
+from perdure.pregel.step.state import ThreadState
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Action, Log, Runs, chain, fan, logs, returns, thread
 from tests.unit.pregel.savers import WatchedSaver
-from tests.unit.pregel.test_apply import finished
-from tests.unit.pregel.test_prepare import superstep
+from tests.unit.pregel.step.test_apply import finished
+from tests.unit.pregel.step.test_prepare import superstep
 
 MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 TOGGLES = pytest.mark.parametrize(("before", "after"), [((), ("d",)), (("d",), ())])

@@ -12,7 +12,7 @@ from perdure.constants import START
 from perdure.data import CachePolicy, RetryPolicy
 from perdure.graph.state import CompiledStateGraph, StateGraph
 from perdure.pregel import NodeBuilder, Pregel
-from perdure.pregel.task import running_task
+from perdure.pregel.step.task import running_task
 from perdure.runtime import get_store
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Log, chain, logs, thread

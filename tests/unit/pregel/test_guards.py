@@ -150,7 +150,7 @@ def test_events_that_nobody_reads_are_not_built(monkeypatch: pytest.MonkeyPatch)
     def built(*_: Any) -> None:
         raise AssertionError("an event was built")
 
-    monkeypatch.setattr("perdure.pregel.loop.update_event", built)
+    monkeypatch.setattr("perdure.pregel.run.loop.update_event", built)
     graph = StateGraph(Log).add_node("a", logs("a")).add_edge(START, "a").compile()
 
     assert asyncio.run(graph.ainvoke({})) == {"log": ["a"]}

@@ -28,7 +28,7 @@ from perdure.checkpoint.base import Commit
 from perdure.data import Durability
 from perdure.errors import GraphRecursionError, InvalidUpdateError
 from perdure.pregel import NodeBuilder, Pregel
-from perdure.pregel.builder import PregelNode
+from perdure.pregel.plan.builder import PregelNode
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import thread
 from tests.unit.pregel.model_channels import ClashError, Model, Program, programs, result_of

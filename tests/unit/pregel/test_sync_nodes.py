@@ -108,7 +108,7 @@ async def test_a_cancelled_sync_node_is_waited_for(
 async def test_a_cancelled_sync_node_that_does_not_return_is_left_alone_with_a_warning(
     names: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.pregel.threads.THREAD_SECONDS", 0.02)
+    monkeypatch.setattr("perdure.aio.threads.THREAD_SECONDS", 0.02)
     body = Held()
     run = asyncio.create_task(fan(names, {"a": cast("Action", body)}).compile().ainvoke({}))
     await asyncio.to_thread(body.entered.wait, 30)

@@ -11,7 +11,7 @@ from perdure.errors import DrawingError, GraphValidationError, MissingExtraError
 from perdure.graph.drawing.expand import expand
 from perdure.graph.drawing.model import Graph
 from perdure.graph.drawing.static import Nodes, Outline, static_graph
-from perdure.pregel.plan import Plan
+from perdure.pregel.plan.plan import Plan
 
 logger = logging.getLogger("perdure")
 

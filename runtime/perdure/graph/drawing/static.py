@@ -10,8 +10,8 @@ from perdure.constants import END, START
 from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.graph.drawing.elements import Edge, Node, in_order
 from perdure.graph.drawing.model import Graph
-from perdure.pregel.names import EVERY_NODE
-from perdure.pregel.plan import NodeSpec, Plan
+from perdure.pregel.plan.names import EVERY_NODE
+from perdure.pregel.plan.plan import NodeSpec, Plan
 
 Nodes = Sequence[str] | Literal["*"]
 """Names of nodes; "*": all of them."""

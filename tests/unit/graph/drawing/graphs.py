@@ -13,7 +13,7 @@ from perdure import START, StateGraph
 from perdure.graph.description import StateNode
 from perdure.graph.drawing import Edge, Graph, Node
 from perdure.graph.state import CompiledStateGraph
-from perdure.pregel.plan import Calling
+from perdure.pregel.plan.plan import Calling
 
 Branches = Sequence[tuple[str, Any]]
 

@@ -11,7 +11,7 @@ from perdure.constants import END, RESERVED_NODE_NAMES, START
 from perdure.graph.drawing import Edge
 from perdure.graph.drawing.safe_ids import safe_ids
 from perdure.graph.state import CompiledStateGraph, StateGraph
-from perdure.pregel.plan import Calling, NodeSpec, Policies
+from perdure.pregel.plan.plan import Calling, NodeSpec, Policies
 from tests.unit.graph.drawing.graphs import builder, compiled, describe, read, work
 
 # Random graphs have every structure that compile() warns of.

@@ -1,0 +1,1 @@
+"""Everything that knows asyncio itself; all other modules speak anyio."""

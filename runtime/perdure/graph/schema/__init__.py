@@ -1,0 +1,1 @@
+"""State schemas: their keys, channels, validation and JSON schemas."""

@@ -1,0 +1,148 @@
+"""Pydantic models taken apart: one field validated by itself, or a model made of values that are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic_core import CoreSchema, SchemaValidator
+from pydantic_core.core_schema import (
+    any_schema,
+    definitions_schema,
+    no_info_wrap_validator_function,
+)
+
+from perdure.errors import GraphValidationError
+from perdure.graph.schema.kinds import fields_of
+
+Part = dict[str, Any]
+"""A piece of a core schema, which is a plain dict; its types are many."""
+
+_AROUND = ("function-before", "function-after", "function-wrap")
+
+
+class ModelParts:
+    """A model's core schema, of which validators for parts of it are made.
+
+    What pydantic does for a whole model is described by nested dicts: model validators around the model,
+    around its fields, each of which has its own validators.
+
+    Attributes:
+        fields: by name.
+    """
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        fields_of(model)  # completes it
+        top = cast("Part", model.__pydantic_core_schema__)
+        self.model = model
+        self._definitions: list[CoreSchema] = top["definitions"] if top["type"] == "definitions" else []
+        self._top: Part = top["schema"] if top["type"] == "definitions" else top
+        self._config: Part = {}
+        self._model_fields = self._find(self._top)
+        self.fields: dict[str, Part] = self._model_fields["fields"]
+
+    def _resolved(self, part: Part) -> Part:
+        while part["type"] == "definition-ref":
+            part = next(
+                cast("Part", d) for d in self._definitions if cast("Part", d).get("ref") == part["schema_ref"]
+            )
+        return part
+
+    def _find(self, part: Part) -> Part:
+        """The part that holds the fields."""
+        part = self._resolved(part)
+        if part["type"] == "model-fields":
+            return part
+        if part["type"] == "model":
+            self._config = part.get("config", {})
+        elif part["type"] not in _AROUND:
+            raise GraphValidationError(
+                f"The pydantic model {self.model.__name__} makes a core schema of its own, {part['type']!r}, "
+                "in which its fields cannot be told apart. Use a model without __get_pydantic_core_schema__."
+            )
+        return self._find(part["schema"])
+
+    def field_validator(self, name: str) -> Callable[[Any], Any]:
+        """What pydantic does to a value of one field, its field validators included."""
+        field = {key: value for key, value in self.fields[name].items() if key != "frozen"}
+        validator = self._made({**self._model_fields, "fields": {name: field}}, self._config)
+
+        def validate(value: Any) -> Any:
+            fields: Any = validator.validate_assignment({}, name, value)
+            return fields[0][name]
+
+        return validate
+
+    def whole(self, replaced: Mapping[str, CoreSchema]) -> SchemaValidator:
+        """The model with other schemas for the values of some of its fields; names are those of the fields.
+
+        Defaults and model validators are what they were.
+        """
+        fields = {name: self._with_schema(field, replaced.get(name)) for name, field in self.fields.items()}
+        return self._made(self._rebuilt(self._top, fields), self._config)
+
+    def _with_schema(self, field: Part, schema: CoreSchema | None) -> Part:
+        field = {key: value for key, value in field.items() if key != "validation_alias"}
+        if schema is None:
+            return field
+        default = field["schema"] if field["schema"]["type"] == "default" else None
+        if default is None or cast("Part", schema)["type"] == "default":
+            return {**field, "schema": schema}
+        return {**field, "schema": {**default, "schema": schema}}
+
+    def _rebuilt(self, part: Part, fields: dict[str, Part]) -> Part:
+        part = {key: value for key, value in self._resolved(part).items() if key != "ref"}
+        if part["type"] == "model-fields":
+            return {**part, "fields": fields}
+        if part["type"] == "model":
+            # Not as a part of the type "model": of a class that is complete, pydantic takes the validator
+            # that it has, whatever the schema says.
+            inner = self._rebuilt(part["schema"], fields)
+            return cast("Part", no_info_wrap_validator_function(self._instance, cast("CoreSchema", inner)))
+        return {**part, "schema": self._rebuilt(part["schema"], fields)}
+
+    def _instance(self, given: Any, validate_fields: Callable[[Any], Any]) -> BaseModel:
+        """An instance of what the fields are found to be, as pydantic's own validators make it."""
+        if isinstance(given, self.model):  # a model validator has made it
+            return given
+        fields, extra, fields_set = validate_fields(given)
+        instance = self.model.__new__(self.model)
+        object.__setattr__(instance, "__dict__", fields)
+        object.__setattr__(instance, "__pydantic_fields_set__", fields_set)
+        object.__setattr__(instance, "__pydantic_extra__", extra)
+        object.__setattr__(instance, "__pydantic_private__", None)
+        if self.model.__pydantic_post_init__:
+            instance.model_post_init(None)
+        return instance
+
+    def _made(self, part: Part, config: Part) -> SchemaValidator:
+        schema = cast("CoreSchema", part)
+        if self._definitions:
+            schema = definitions_schema(schema, self._definitions)
+        return SchemaValidator(schema, cast("Any", config))
+
+    def unchecked(self, name: str) -> CoreSchema | None:
+        """The schema of a field whose value is valid; None, for its own, where its default is not."""
+        schema = self.fields[name]["schema"]
+        validates_default = schema.get("validate_default", self._config.get("validate_default", False))
+        return None if schema["type"] == "default" and validates_default else any_schema()
+
+
+def same_field(one: type[BaseModel], other: type[BaseModel], name: str) -> bool:
+    """Whether two models, one derived from the other perhaps, validate a field alike."""
+    fields = [model.model_fields.get(name) for model in (one, other)]
+    if one is other:
+        return True
+    if fields[0] is None or fields[1] is None or _validators(one, name) != _validators(other, name):
+        return False
+    return fields[0].annotation == fields[1].annotation and fields[0].metadata == fields[1].metadata
+
+
+def _validators(model: type[BaseModel], name: str) -> set[Any]:
+    """The functions that validate a field."""
+    return {
+        getattr(decorator.func, "__func__", decorator.func)
+        for decorator in model.__pydantic_decorators__.field_validators.values()
+        if name in decorator.info.fields or "*" in decorator.info.fields
+    }

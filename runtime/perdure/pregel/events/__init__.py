@@ -1,0 +1,1 @@
+"""Facts about a run, and the projections of them that readers receive."""

@@ -1,0 +1,1 @@
+"""Holding a thread while a run works on it."""

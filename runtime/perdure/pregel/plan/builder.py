@@ -1,0 +1,225 @@
+"""NodeBuilder: describing the nodes of a Pregel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, NamedTuple, Self
+
+from perdure.constants import MISSING
+from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
+from perdure.errors import GraphValidationError, NodeSignatureError
+from perdure.pregel.plan.callables import calling_of, check_callable
+from perdure.pregel.plan.plan import Calling
+from perdure.pregel.plan.policies import Timeout, checked_cache_policy, retry_policies, timeout_policy
+from perdure.pregel.plan.runnables import invocation_of, is_runnable
+
+_A_NODE: Final = "a node"
+
+
+class ChannelWrite(NamedTuple):
+    """What a node writes to a channel.
+
+    Attributes:
+        make: given the node's result, makes the value; MISSING writes nothing.
+    """
+
+    channel: str
+    make: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PregelNode:
+    """A node of a Pregel, as described; NodeBuilder makes it.
+
+    Attributes:
+        triggers: channels of which any one, newly written, starts it.
+        channels: those that it reads, of which it is given a dict; or the one whose value it is given.
+        action: None hands on what is read.
+    """
+
+    triggers: tuple[str, ...]
+    channels: str | tuple[str, ...]
+    action: Callable[[Any], Any] | None = None
+    calling: Calling = Calling.INPUT
+    writes: tuple[ChannelWrite, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    retry_policies: tuple[RetryPolicy, ...] = ()
+    cache_policy: CachePolicy | None = None
+    timeout: TimeoutPolicy | None = None
+
+
+class NodeBuilder:
+    """Describes one node of a Pregel, call by call; each returns the builder.
+
+    Example:
+        >>> double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y")
+    """
+
+    __slots__ = (
+        "_action",
+        "_bare",
+        "_cache_policy",
+        "_calling",
+        "_metadata",
+        "_reads",
+        "_retry_policies",
+        "_tags",
+        "_timeout",
+        "_triggers",
+        "_writes",
+    )
+
+    def __init__(self) -> None:
+        self._triggers: list[str] = []
+        self._reads: list[str] = []
+        self._bare: str | None = None
+        self._action: Callable[[Any], Any] | None = None
+        self._calling = Calling.INPUT
+        self._writes: list[ChannelWrite] = []
+        self._tags: list[str] = []
+        self._metadata: dict[str, Any] = {}
+        self._retry_policies: list[RetryPolicy] = []
+        self._cache_policy: CachePolicy | None = None
+        self._timeout: TimeoutPolicy | None = None
+
+    def subscribe_only(self, channel: str) -> Self:
+        """Run whenever this channel is written, on its bare value. Then the node reads nothing else."""
+        if self._triggers or self._reads:
+            raise GraphValidationError(
+                f"Cannot subscribe only to channel {channel!r}: the node already reads, or subscribes to, "
+                f"{', '.join(self._triggers + self._reads)}. Use subscribe_to for all of them."
+            )
+        self._bare = channel
+        self._triggers.append(channel)
+        return self
+
+    def subscribe_to(self, *channels: str, read: bool = True) -> Self:
+        """Run whenever any of these channels is written.
+
+        Args:
+            read: whether they are part of the dict that the node is given.
+        """
+        self._refuse_beside_only(channels)
+        self._triggers.extend(channels)
+        if read:
+            self._reads.extend(channels)
+        return self
+
+    def read_from(self, *channels: str) -> Self:
+        """Have these channels in the dict that the node is given, where they have a value."""
+        self._refuse_beside_only(channels)
+        self._reads.extend(channels)
+        return self
+
+    def _refuse_beside_only(self, channels: tuple[str, ...]) -> None:
+        if self._bare is not None:
+            raise GraphValidationError(
+                f"Cannot add {', '.join(map(repr, channels))}: the node subscribes only to "
+                f"{self._bare!r}, whose bare value it is given. Use subscribe_to in place of subscribe_only."
+            )
+
+    def do(self, action: Callable[[Any], Any] | Any) -> Self:
+        """Call this with what the node reads; default: hand that on.
+
+        Args:
+            action: a sync or async function of one argument, or an object with `ainvoke` or `invoke`, such
+                as another graph. Sync ones run in a worker thread.
+        """
+        if self._action is not None:
+            raise GraphValidationError(
+                f"The node already does {self._action!r}; a node has one action. Call one from the other, or "
+                "write to a channel that a second node subscribes to."
+            )
+        self._action, self._calling = _called(action)
+        return self
+
+    def write_to(self, *channels: str, **values: Any) -> Self:
+        """Write the node's result to these channels, and `values` to those that they name.
+
+        A result that is None is not written.
+
+        Args:
+            values: a function is given the result and makes of it what is written, None meaning nothing;
+                anything else is written as it is.
+        """
+        self._writes.extend(ChannelWrite(channel, _unless_none) for channel in channels)
+        for channel, value in values.items():
+            if callable(value):
+                if calling_of(value) is Calling.COROUTINE:
+                    raise NodeSignatureError(
+                        f"What is written to channel {channel!r} is made by {value!r}, which is async; it is "
+                        "called in place and must be sync. Do what needs awaiting in the node's action."
+                    )
+                self._writes.append(ChannelWrite(channel, partial(_made_by, value)))
+            else:
+                self._writes.append(ChannelWrite(channel, partial(_constant, value)))
+        return self
+
+    def meta(self, *tags: str, **metadata: Any) -> Self:
+        """Add tags and metadata to the config that the node runs under."""
+        self._tags.extend(tags)
+        self._metadata.update(metadata)
+        return self
+
+    def add_retry_policies(self, *policies: RetryPolicy) -> Self:
+        """Run the node again as the first policy says that matches its error; in place of the graph's."""
+        self._retry_policies.extend(retry_policies(_A_NODE, policies) or ())
+        return self
+
+    def add_cache_policy(self, policy: CachePolicy) -> Self:
+        """Use results again for equal inputs; in place of the graph's policy."""
+        self._cache_policy = checked_cache_policy(_A_NODE, policy)
+        return self
+
+    def set_timeout(self, timeout: Timeout) -> Self:
+        """Bound each attempt: a number is seconds from its beginning to its end; None: no bound."""
+        self._timeout = timeout_policy(_A_NODE, timeout)
+        return self
+
+    def build(self) -> PregelNode:
+        """The node as described so far."""
+        return PregelNode(
+            triggers=tuple(dict.fromkeys(self._triggers)),
+            channels=tuple(dict.fromkeys(self._reads)) if self._bare is None else self._bare,
+            action=self._action,
+            calling=self._calling,
+            writes=tuple(self._writes),
+            tags=tuple(dict.fromkeys(self._tags)),
+            metadata=dict(self._metadata),
+            retry_policies=tuple(self._retry_policies),
+            cache_policy=self._cache_policy,
+            timeout=self._timeout,
+        )
+
+
+def _called(action: Any) -> tuple[Callable[[Any], Any], Calling]:
+    """What is called to do a node's work, and how."""
+    if is_runnable(action):
+        call, calling, _ = invocation_of(action)
+        return call, calling
+    if not callable(action):
+        raise GraphValidationError(
+            f"A node does {action!r}, which is neither a function nor has `ainvoke` or `invoke`."
+        )
+    check_callable(
+        f"The action {action!r} of a node",
+        action,
+        given="what the node reads",
+        remedy="perdure.runtime has get_config and get_runtime for the rest.",
+    )
+    return action, calling_of(action)
+
+
+def _unless_none(result: Any) -> Any:
+    return MISSING if result is None else result
+
+
+def _made_by(make: Callable[[Any], Any], result: Any) -> Any:
+    return _unless_none(make(result))
+
+
+def _constant(value: Any, _: Any) -> Any:
+    return value

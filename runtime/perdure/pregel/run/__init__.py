@@ -1,0 +1,1 @@
+"""One run of one graph, from its opening to its end."""

@@ -1,0 +1,37 @@
+"""Where a run stops on purpose, between supersteps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perdure.constants import START
+from perdure.pregel.plan.names import EVERY_NODE, names_of
+from perdure.pregel.step.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoints:
+    """Nodes before and after which to stop."""
+
+    before: frozenset[str]
+    after: frozenset[str]
+
+    def stop_before(self, tasks: Iterable[Task], approved: bool) -> bool:
+        """Whether not to run these tasks; `approved` are those that a run has stopped before already."""
+        return not approved and _meets(self.before, tasks)
+
+    def stop_after(self, tasks: Iterable[Task]) -> bool:
+        """Whether to go no further, now that these tasks have run."""
+        return _meets(self.after, tasks)
+
+
+def breakpoints(before: Sequence[str], after: Sequence[str]) -> Breakpoints | None:
+    """Breakpoints at the named nodes, "*" for every node; None where there are none."""
+    return Breakpoints(frozenset(names_of(before)), frozenset(names_of(after))) if before or after else None
+
+
+def _meets(names: frozenset[str], tasks: Iterable[Task]) -> bool:
+    if EVERY_NODE in names:
+        return any(task.name != START for task in tasks)
+    return any(task.name in names for task in tasks)

@@ -1,0 +1,134 @@
+"""Which tasks run now: a function of the state, never of timing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from perdure.channels.base import shallow_copy
+from perdure.constants import MISSING, PULL, PUSH, START, TASKS
+from perdure.data import Send
+from perdure.errors import MissingNodeError
+from perdure.ids import path_text
+from perdure.pregel.lease.session import Superstep
+from perdure.pregel.plan.limits import timeout_policy
+from perdure.pregel.plan.plan import NodeSpec, Plan, Policies
+from perdure.pregel.step.failures import add_note
+from perdure.pregel.step.read import read
+from perdure.pregel.step.state import ThreadState
+from perdure.pregel.step.task import Task
+
+PUSH_TRIGGERS = (PUSH,)
+_NO_POLICIES = Policies()
+
+
+def prepare(
+    plan: Plan,
+    state: ThreadState,
+    updated: Iterable[str] | None,
+    superstep: Superstep,
+    *,
+    build: bool = True,
+) -> list[Task]:
+    """The tasks of the next superstep: Sends in the order of sending, then nodes by name.
+
+    Args:
+        updated: the channels that the last superstep wrote to, if that is known; else every
+            node is looked at, and those that run come in the order in which they were added.
+        build: whether inputs are made as the nodes' schemas have them, which may fail; who only looks at
+            a thread needs none.
+    """
+    if updated is None:
+        fired = fired_anywhere(plan, state)
+        names: Iterable[str] = fired
+    else:
+        fired = _fired_by(plan, state, updated)
+        names = sorted(fired) if len(fired) > 1 else fired
+    tasks = _sent(plan, state, superstep) if TASKS in state.transient else []
+    nodes = plan.nodes
+    for name in names:
+        spec = nodes[name]
+        triggers = fired[name]
+        if len(triggers) > 1:
+            triggers.sort()
+        given = state.read() if spec.reader is None else _given(spec, state, superstep, build)
+        if given is not MISSING:
+            tasks.append(Task(spec, (PULL, name), tuple(triggers), given, superstep))
+    return tasks
+
+
+def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep, build: bool = True) -> Any:
+    """The node's input; MISSING where it reads one channel, and that is empty."""
+    reader = spec.reader
+    if not build and (reader is None or reader.bare is None):
+        return None
+    try:
+        return read(reader, state, superstep)
+    except Exception as error:
+        add_note(error, f"Before task with name {spec.name!r} and path {path_text((PULL, spec.name))!r}")
+        raise
+
+
+def _fired_by(plan: Plan, state: ThreadState, updated: Iterable[str]) -> dict[str, list[str]]:
+    """Nodes with a trigger among `updated`: their versions are new, so nobody can have seen them."""
+    fired: dict[str, list[str]] = {}
+    for channel in updated:
+        names = plan.triggered.get(channel)
+        if names is None or not state.available(channel):
+            continue
+        for name in names:
+            if name in fired:
+                fired[name].append(channel)
+            else:
+                fired[name] = [channel]
+    return fired
+
+
+def fired_anywhere(plan: Plan, state: ThreadState) -> dict[str, list[str]]:
+    """Nodes with an available trigger of a version that they have not seen."""
+    fired: dict[str, list[str]] = {}
+    if not state.versions:
+        return fired
+    for name, spec in plan.nodes.items():
+        seen = state.seen.get(name, {})
+        for trigger in spec.triggers:
+            version = state.versions.get(trigger)
+            if version is None or not state.available(trigger):
+                continue
+            if trigger not in seen or version > seen[trigger]:
+                fired.setdefault(name, []).append(trigger)
+    return fired
+
+
+def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
+    sends: list[Send] = state.channels[TASKS].get()
+    tasks = []
+    for index, send in enumerate(sends):
+        spec = plan.nodes.get(send.node)
+        if spec is None:
+            raise MissingNodeError(
+                f"The thread holds a Send to node {send.node!r}, which graph {plan.name!r} does not have. "
+                f"Its nodes are: {', '.join(name for name in plan.nodes if name != START)}."
+            )
+        task = Task(spec, (PUSH, index), PUSH_TRIGGERS, shallow_copy(send.arg), superstep)
+        if send.timeout is not None:
+            policy = timeout_policy(send.timeout)
+            task.policies = replace(spec.policies or _NO_POLICIES, timeout=policy)
+        tasks.append(task)
+    return tasks
+
+
+def given_again(state: ThreadState, task: Task) -> Any:
+    """The task's input, made anew; what is done to it does not show in the next one made.
+
+    An error handler's is that of the node which has failed.
+    """
+    kind, place, *_ = task.path
+    if kind == PULL:
+        spec = task.spec if task.failure is None else state.plan.nodes[task.failure.node]
+        return _given(spec, state, task.superstep)
+    arg = state.channels[TASKS].get()[place].arg
+    if type(arg) is dict:  # a state, or part of one: what a node is given of that are copies, key by key
+        return {key: shallow_copy(value) for key, value in arg.items()}
+    return shallow_copy(arg)

@@ -1,0 +1,110 @@
+"""Where a node's result goes: destinations that it names, and the conditional edges that leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from perdure.channels.base import shallow_copy
+from perdure.constants import END, INPUT, START, TASKS, branch_channel
+from perdure.data import Send
+from perdure.errors import InvalidUpdateError
+from perdure.pregel.plan.limits import timeout_policy
+from perdure.pregel.plan.names import nearest
+from perdure.pregel.plan.plan import Branch, Calling, Plan
+from perdure.pregel.step.read import read
+from perdure.pregel.step.state import ThreadState
+from perdure.pregel.step.task import Task, Writes
+from perdure.pregel.work.injection import injected
+
+
+def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
+    """The write that starts `target` in the next superstep; none for END.
+
+    Raises InvalidUpdateError, naming the nearest node, if there is no such node.
+    """
+    if target == END:
+        return []
+    name = target.node if isinstance(target, Send) else target
+    if name == END:
+        raise InvalidUpdateError(f"Cannot send a packet to the END node; {said_by} of {called(source)} does.")
+    if not isinstance(name, str):
+        raise InvalidUpdateError(
+            f"{said_by} of {called(source)} gave {target!r} as a destination: expected a node's name, "
+            "a Send, or END."
+        )
+    if name == START or name not in plan.nodes:
+        raise InvalidUpdateError(
+            f"{said_by} of {called(source)} goes to {name!r}, which is not a node."
+            + nearest(name, plan.nodes)
+        )
+    if not isinstance(target, Send):
+        return [(branch_channel(name), None)]
+    if target.timeout is not None:
+        _check_timeout(plan, source, said_by, target)
+    return [(TASKS, target)]
+
+
+def called(source: str) -> str:
+    """A node as messages call it."""
+    return "the input" if source in (START, INPUT) else repr(source)
+
+
+def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
+    """Refuse a limit where it is set, rather than in the superstep that it is for."""
+    try:
+        limits = timeout_policy(send.timeout)
+    except (TypeError, ValueError) as error:
+        raise InvalidUpdateError(f"{said_by} of {called(source)} sends to {send.node!r}: {error}") from error
+    if limits is not None and plan.nodes[send.node].calling is Calling.THREAD:
+        raise InvalidUpdateError(
+            f"{said_by} of {called(source)} sends to {send.node!r} with a timeout, but that is a sync node, "
+            "whose thread cannot be stopped. Make it async, or leave the timeout out."
+        )
+
+
+async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes, result: Any = None) -> None:
+    """Follow the task's conditional edges, which see the state with the task's own writes applied.
+
+    Args:
+        result: what the task's action returned.
+    """
+    task.preview = state.preview(writes)
+    task.routed = len(writes)
+    for branch in task.spec.branches:
+        given = read(branch.reader, state, task.superstep, task.preview.values)
+        if branch.sees_result and isinstance(result, dict):
+            for key in result:
+                if key not in plan.state_keys:
+                    given[key] = shallow_copy(result[key])
+        chosen = (
+            branch.path(given, **injected(task, branch.injects)) if branch.injects else branch.path(given)
+        )
+        if isawaitable(chosen):
+            chosen = await chosen
+        for target in targets(chosen):
+            writes.extend(_follow(plan, task, branch, target))
+
+
+def targets(chosen: Any) -> Sequence[Any]:
+    """One destination, or several."""
+    return chosen if isinstance(chosen, list | tuple) else (chosen,)
+
+
+def _follow(plan: Plan, task: Task, branch: Branch, target: Any) -> Writes:
+    said_by = f"Conditional edge {branch.name!r}"
+    if branch.ends is not None and not isinstance(target, Send):
+        if isinstance(target, Hashable) and target in branch.ends:
+            target = branch.ends[target]
+        elif target is not None:
+            raise InvalidUpdateError(
+                f"{said_by} of {task.name!r} returned {target!r}, which its path_map does not have: "
+                f"{', '.join(map(repr, branch.ends))}."
+            )
+    if target is None or target == START:
+        raise InvalidUpdateError(
+            f"Branch did not return a valid destination: {said_by} of {task.name!r} returned {target!r}; "
+            "return a node's name, a Send, a list of them, or END."
+        )
+    return destination(plan, task.name, said_by, target)

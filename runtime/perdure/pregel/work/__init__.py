@@ -1,0 +1,1 @@
+"""Running the tasks of a superstep."""

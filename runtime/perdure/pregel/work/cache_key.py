@@ -1,0 +1,103 @@
+"""Where the result of a task is cached: under its graph and node, by what its node does and was given."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+from perdure.cache.base import FullKey, Namespace
+from perdure.cache.identity import CodeEncoder
+from perdure.cache.typed import TypedEncoder, frame, text
+from perdure.channels.binop import BinaryOperatorAggregate
+from perdure.checkpoint.base import SerializerProtocol
+from perdure.data import CachePolicy
+from perdure.pregel.plan.plan import Plan
+from perdure.pregel.step.failures import add_note
+from perdure.pregel.step.task import Task
+
+CACHE_NAMESPACE: Final = "__pregel_ns_writes"
+
+PRIVATE_SECONDS: Final = 86_400.0
+"""How long a result is kept at most that no other process, and no later one, can make use of."""
+
+_SCHEME: Final = b"1"
+"""Another number makes other keys."""
+
+
+class Place(NamedTuple):
+    """Where the result of a task is, or will be, and for how many seconds."""
+
+    key: FullKey
+    ttl: float | None
+
+
+class KeylessError(Exception):
+    """There is no telling an action, or an input, from others."""
+
+
+def namespace_of(graph: str, node: str | None = None) -> Namespace:
+    """Where the results of a node are kept, or those of all nodes of the graphs of that name."""
+    return (CACHE_NAMESPACE, graph) if node is None else (CACHE_NAMESPACE, graph, node)
+
+
+def place_of(plan: Plan, task: Task, policy: CachePolicy, serde: SerializerProtocol) -> Place:
+    """Where the result of this task is cached, written by this serializer.
+
+    Raises KeylessError if there is no telling; TypeError, and whatever it raises, for a key_func.
+    """
+    compared = task.input if policy.key_func is None else _made_key(task, policy)
+    code, given = CodeEncoder(stands_for), TypedEncoder()
+    action = _encoded(code, "its action", task.spec.action)
+    compared = _encoded(given, "its input", compared)
+    own = b"default" if policy.key_func is None else b"made"
+    names = map(text, (plan.name, plan.signature, task.name, _format(serde)))
+    material = frame(b"K", _SCHEME, *names, action, frame(b"I", own, compared))
+    key = blake2b(material, digest_size=32).hexdigest()
+    ttl = policy.ttl
+    if code.private or given.private:
+        ttl = PRIVATE_SECONDS if ttl is None else min(ttl, PRIVATE_SECONDS)
+    return Place((namespace_of(plan.name, task.name), key), ttl)
+
+
+def _encoded(encoder: TypedEncoder, called: str, value: Any) -> bytes:
+    try:
+        return encoder.encode(value)
+    except Exception as error:  # also what a class of somebody's own raises when it is looked into
+        raise KeylessError(f"{called} makes no key: {error}") from error
+
+
+def _made_key(task: Task, policy: CachePolicy) -> str | bytes:
+    """What the policy's own function makes of the input."""
+    whose = f"the cache policy of node {task.name!r}"
+    try:
+        made: Any = policy.key_func(task.input) if policy.key_func is not None else None
+    except Exception as error:
+        add_note(error, f"In the key_func of {whose}")
+        raise
+    if not isinstance(made, str | bytes):
+        raise TypeError(
+            f"The key_func of {whose} returned {made!r:.80}: expected str or bytes, "
+            f"not {type(made).__name__}."
+        )
+    return made
+
+
+def _format(serde: SerializerProtocol) -> str:
+    return f"{type(serde).__module__}.{type(serde).__qualname__} {serde.format}"
+
+
+def stands_for(value: Any) -> Any:
+    """What a graph that is run as a node does, in place of the graph."""
+    plan = value if isinstance(value, Plan) else getattr(value, "plan", None)
+    if not isinstance(plan, Plan):
+        return None
+    nodes = [
+        (name, spec.action, spec.edges, [(b.name, b.path, dict(b.ends or {})) for b in spec.branches])
+        for name, spec in plan.nodes.items()
+    ]
+    reducers = {
+        key: channel.operator
+        for key, channel in plan.channels.items()
+        if isinstance(channel, BinaryOperatorAggregate)
+    }
+    return (plan.name, plan.signature, nodes, reducers)
