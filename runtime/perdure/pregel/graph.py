@@ -4,27 +4,37 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, get_args
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import Any, Self, Unpack, get_args
 
 from perdure.aio.gathering import all_of
 from perdure.aio.portal import loop_here
+from perdure.cache.base import BaseCache
+from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
+from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.config import Config, RunSettings, merge_configs, parse_config, passed_on, require_thread
-from perdure.data import Durability, StateSnapshot, StreamMode
+from perdure.constants import DEFAULT_GRAPH_NAME, START
+from perdure.data import CachePolicy, Durability, RetryPolicy, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.pregel.copies import copy_with
 from perdure.pregel.events.sink import Events, stream
-from perdure.pregel.frame import Frame
+from perdure.pregel.options import GraphOptions
+from perdure.pregel.plan.assembly import Parts, assemble, built, check
+from perdure.pregel.plan.builder import NodeBuilder, PregelNode
 from perdure.pregel.plan.limits import seconds
-from perdure.pregel.plan.names import names_of, nearest
-from perdure.pregel.plan.plan import Described
+from perdure.pregel.plan.names import listed_names, names_of, nearest
+from perdure.pregel.plan.plan import Described, NodeSpec, Plan
+from perdure.pregel.plan.policies import checked_cache_policy, retry_policies
 from perdure.pregel.run.begin import run_graph
 from perdure.pregel.run.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.run.request import RunRequest
 from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.step.task import Task, running_task
+from perdure.pregel.subgraphs import subgraphs_of
 from perdure.pregel.work.cache_key import namespace_of
 from perdure.pregel.work.scope import Scope, nobody_reads
 from perdure.sync import sync_iterator_of, sync_of
@@ -32,7 +42,7 @@ from perdure.sync import sync_iterator_of, sync_of
 _DURABILITIES = get_args(Durability)
 
 
-class Pregel(Frame):
+class Pregel:
     """A graph that can be run. It holds no state of any run, and may be used by many at once.
 
     A StateGraph compiles to one; from nodes and channels it is made directly.
@@ -46,7 +56,177 @@ class Pregel(Frame):
         ...     output_channels="y",
         ... )
         >>> # await graph.ainvoke(21) returns 42
+
+    Attributes:
+        plan: the graph as it is run.
+        checkpointer: the saver that keeps threads.
+        store: the store that nodes are given.
+        cache: the cache of nodes' results.
+        stream_mode: the mode of `astream` where the call names none.
+        step_timeout: the longest that a superstep may take, in seconds or as a timedelta; None: no limit.
+        interrupt_before_nodes, interrupt_after_nodes: names of nodes, or "*" for all.
+        retry_policy, cache_policy: the policies of nodes without their own.
+        context_schema: the schema of the run's context.
+        debug: whether every superstep is printed.
+        builder: the StateGraph that it was compiled from, if there is one.
+        config: the config that `with_config` bound it to.
+        subgraphs: the compiled graphs among its nodes, by name.
     """
+
+    def __init__(
+        self,
+        *,
+        nodes: Mapping[str, PregelNode | NodeBuilder],
+        channels: Mapping[str, BaseChannel[Any, Any]],
+        input_channels: str | Sequence[str],
+        output_channels: str | Sequence[str],
+        stream_channels: str | Sequence[str] | None = None,
+        stream_mode: StreamMode = "values",
+        auto_validate: bool = True,
+        interrupt_before_nodes: str | Sequence[str] = (),
+        interrupt_after_nodes: str | Sequence[str] = (),
+        step_timeout: float | timedelta | None = None,
+        debug: bool = False,
+        checkpointer: BaseCheckpointSaver | bool | None = None,
+        store: Any = None,
+        cache: BaseCache | None = None,
+        retry_policy: RetryPolicy | Sequence[RetryPolicy] = (),
+        cache_policy: CachePolicy | None = None,
+        context_schema: Any = None,
+        name: str = DEFAULT_GRAPH_NAME,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Make a graph of nodes that subscribe to channels.
+
+        Args:
+            nodes: by name; what NodeBuilder describes.
+            channels: by name; the graph makes its own, empty, like these.
+            input_channels: the one that takes whatever the graph is invoked with; or several, and the input
+                is a mapping of them.
+            output_channels: the one whose bare value is the result; or several, and it is a dict of those
+                that have a value.
+            stream_channels: what streams and `aget_state` show, likewise; default: all channels.
+            auto_validate: whether to check now that all of it fits together; else at the first use.
+            name: the name that runs are recorded under, and found by after a crash.
+
+        Raises:
+            GraphValidationError: a name is reserved or unknown, or nothing subscribes to the input.
+        """
+        self._parts = Parts(
+            name=name,
+            nodes=built(nodes),
+            channels=dict(channels),
+            input_channels=input_channels,
+            output_channels=output_channels,
+            stream_channels=stream_channels,
+            interrupt_nodes=listed_names(interrupt_before_nodes, interrupt_after_nodes),
+            retry_policy=retry_policies("the graph", retry_policy) or (),
+            cache_policy=checked_cache_policy("the graph", cache_policy),
+        )
+        self.checkpointer = checkpointer
+        self.store = store
+        self.cache = cache
+        self.stream_mode = stream_mode
+        self.step_timeout = step_timeout
+        self.interrupt_before_nodes = interrupt_before_nodes
+        self.interrupt_after_nodes = interrupt_after_nodes
+        self.retry_policy = self._parts.retry_policy
+        self.cache_policy = cache_policy
+        self.context_schema = context_schema
+        self.debug = debug
+        self.subgraphs: Mapping[str, Any] = {}
+        self.builder: Any = None
+        self.config: Config | None = None
+        self._clock = clock
+        if auto_validate:
+            self.validate()
+
+    @classmethod
+    def from_plan(cls, plan: Plan, **options: Unpack[GraphOptions]) -> Self:
+        """Make a graph that runs this plan; its streams yield "updates", unless `stream_mode` says more."""
+        options.setdefault("stream_mode", "updates")
+        graph = cls(
+            nodes={}, channels={}, input_channels=(), output_channels=(), auto_validate=False, **options
+        )
+        graph.plan = plan
+        return graph
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The graph as it is run. Raises GraphValidationError if its parts do not fit together."""
+        check(self._parts)
+        return assemble(self._parts)
+
+    def validate(self) -> Self:
+        """Check that the graph's parts fit together, if that was put off. Raises GraphValidationError."""
+        _ = self.plan
+        return self
+
+    @property
+    def name(self) -> str:
+        """The name that runs are recorded under."""
+        return self.plan.name
+
+    def get_name(self) -> str:
+        """Return the name that `add_node` gives to a node that is this graph."""
+        return self.plan.name
+
+    @property
+    def nodes(self) -> Mapping[str, NodeSpec]:
+        """The nodes as they are run, by name; START among them where there is one."""
+        return self.plan.nodes
+
+    @property
+    def channels(self) -> Mapping[str, BaseChannel[Any, Any]]:
+        """The channels, empty, by name; those that the engine added among them."""
+        return self.plan.channels
+
+    @property
+    def trigger_to_nodes(self) -> Mapping[str, Sequence[str]]:
+        """The nodes that a channel can start, by channel."""
+        return self.plan.triggered
+
+    @property
+    def input_channels(self) -> str | Sequence[str]:
+        """The channels that an input is written to."""
+        return START if START in self.plan.nodes else self._parts.input_channels
+
+    @property
+    def output_channels(self) -> str | Sequence[str]:
+        """The channels that a result shows."""
+        return self.plan.output_keys
+
+    @property
+    def stream_channels(self) -> str | Sequence[str]:
+        """The channels that a stream shows."""
+        return self.plan.output_keys if self.plan.stream_keys is None else self.plan.stream_keys
+
+    def copy(self, update: Mapping[str, Any] | None = None) -> Self:
+        """Return this graph again, with other values for the attributes in `update`."""
+        return copy_with(self, update or {})
+
+    def with_config(self, config: Config | None = None, **more: Any) -> Self:
+        """Return this graph, bound to a config: a call overrides it, and it overrides the surrounding run's.
+
+        Tags are joined, metadata and configurable merged key by key. Keywords are more keys of the config.
+        """
+        return self.copy({"config": merge_configs(self.config, merge_configs(config, more))})
+
+    def get_subgraphs(self, namespace: str | None = None, recurse: bool = False) -> Iterator[tuple[str, Any]]:
+        """Yield the compiled graphs that were added as nodes, with the names of these nodes.
+
+        Args:
+            namespace: only the one of this name; of a graph in a graph, the names joined by "|".
+            recurse: those in these graphs as well.
+        """
+        return subgraphs_of(self.subgraphs, namespace, recurse)
+
+    async def aget_subgraphs(
+        self, namespace: str | None = None, recurse: bool = False
+    ) -> AsyncIterator[tuple[str, Any]]:
+        """Yield what `get_subgraphs` yields."""
+        for found in self.get_subgraphs(namespace, recurse):
+            yield found
 
     async def ainvoke(
         self,

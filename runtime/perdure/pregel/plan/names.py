@@ -1,4 +1,4 @@
-"""Names of nodes and channels: which may be given, and which was meant by one that is not known."""
+"""Names of nodes and channels: their rules, and suggestions for unknown ones."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ _RESERVED_CHARACTERS: Final = "|:"
 
 
 def names_of(names: str | Iterable[str]) -> tuple[str, ...]:
-    """One name, or several."""
+    """Return one name, or several, as a tuple."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
+def listed_names(*several: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are listed in any of `several`; "*" lists none in particular."""
+    return tuple(name for names in several if names != EVERY_NODE for name in names_of(names))
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known."""
+    """Return the end of a message about a name that is not known."""
     names = sorted({*known} - {START})
     close = get_close_matches(name, names, n=1)
     return f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(names) or 'none'}."

@@ -1,4 +1,4 @@
-"""What a graph is made of can be read back, and reaches its runs."""
+"""The attributes of a graph: they are read back as given, and reach its runs."""
 
 from __future__ import annotations
 
