@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from perdure.channels.base import BaseChannel
-from perdure.channels.last_value import LastValue
-from perdure.constants import ROOT
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
-from perdure.errors import GraphValidationError
 from perdure.graph.schema.fields import Cell
-from perdure.graph.schema.kinds import check_schema, name_of_schema, schema_of
 from perdure.managed import ManagedValue
 from perdure.pregel.plan.plan import Calling, Injected
 
@@ -77,63 +73,25 @@ class StateBranch:
     injects: tuple[tuple[str, Injected], ...] = ()
 
 
-class Description:
-    """What a builder holds; see StateGraph."""
+class Description(Protocol):
+    """A graph as described: what compiling it reads of a StateGraph.
 
-    def __init__(
-        self, state_schema: Any, *, context_schema: Any, input_schema: Any, output_schema: Any
-    ) -> None:
-        self.state_schema = state_schema
-        self.context_schema = context_schema
-        self.input_schema = state_schema if input_schema is None else input_schema
-        self.output_schema = state_schema if output_schema is None else output_schema
-        self.nodes: dict[str, StateNode] = {}
-        self.edges: set[tuple[str, str]] = set()
-        self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()
-        self.branches: dict[str, dict[str, StateBranch]] = {}
-        self.channels: dict[str, BaseChannel[Any, Any]] = {}
-        self.managed: dict[str, type[ManagedValue]] = {}
-        self.defaults = NodeDefaults()
-        self.schemas: dict[Any, dict[str, Cell]] = {}
-        self._register(state_schema)
-        self._register(self.input_schema, managed=False)
-        self._register(self.output_schema, managed=False)
+    Attributes:
+        channels, managed: the channels and managed values that the schemas declare, by state key.
+        schemas: by schema, the channels and managed values that it declares itself.
+        nodes, edges, waiting_edges, branches: what was added so far.
+        defaults: the policies of nodes without their own.
+    """
 
-    def _register(self, schema: Any, *, managed: bool = True) -> None:
-        """Make the keys of a schema part of the state, once. Its own channels give way to what is declared.
-
-        Args:
-            managed: whether it may declare managed values.
-        """
-        check_schema(schema)
-        if schema in self.schemas:
-            return
-        declared = schema_of(schema)
-        if ROOT in declared.channels and self.channels and ROOT not in self.channels:
-            raise GraphValidationError(
-                f"{name_of_schema(schema)} is the type of a bare value, but the state of this graph has "
-                "keys: a node with it would have nothing to read. Give the schema keys."
-            )
-        if declared.managed and not managed:
-            raise GraphValidationError(
-                f"Invalid managed channels detected in {name_of_schema(schema)}: "
-                f"{', '.join(declared.managed)}. Managed channels are not permitted in Input/Output schema."
-            )
-        for key, channel in declared.channels.items():
-            self._declare(key, channel)
-        for key, value in declared.managed.items():
-            self._declare_managed(key, value)
-        self.schemas[schema] = {**declared.channels, **declared.managed}
-
-    def _declare(self, key: str, channel: BaseChannel[Any, Any]) -> None:
-        plain = type(channel) is LastValue
-        if key in self.managed and plain:
-            return
-        known = self.managed.get(key) or self.channels.setdefault(key, channel)
-        if known != channel and not plain:
-            raise GraphValidationError(f"Channel {key!r} already exists with a different type.")
-
-    def _declare_managed(self, key: str, value: type[ManagedValue]) -> None:
-        known = self.channels.get(key) or self.managed.setdefault(key, value)
-        if known is not value:
-            raise GraphValidationError(f"Managed value {key!r} already exists with a different type.")
+    state_schema: Any
+    context_schema: Any
+    input_schema: Any
+    output_schema: Any
+    channels: dict[str, BaseChannel[Any, Any]]
+    managed: dict[str, type[ManagedValue]]
+    schemas: dict[Any, dict[str, Cell]]
+    nodes: dict[str, StateNode]
+    edges: set[tuple[str, str]]
+    waiting_edges: set[tuple[tuple[str, ...], str]]
+    branches: dict[str, dict[str, StateBranch]]
+    defaults: NodeDefaults

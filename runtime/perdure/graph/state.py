@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar, get_origin
 
 from typing_extensions import TypeAliasType
 
+from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.constants import DEFAULT_ERROR_HANDLER, DEFAULT_GRAPH_NAME, END, ERROR_HANDLER_PREFIX, START
@@ -31,8 +32,8 @@ from perdure.graph.checks import (
     interrupt_nodes,
 )
 from perdure.graph.compile import plan_of
-from perdure.graph.description import Description, NodeDefaults, StateNode
-from perdure.graph.drawing import Drawable, outline_of
+from perdure.graph.compiled import CompiledStateGraph
+from perdure.graph.description import NodeDefaults, StateBranch, StateNode
 from perdure.graph.node_defaults import (
     check_destinations,
     check_name,
@@ -41,19 +42,19 @@ from perdure.graph.node_defaults import (
     renamed_schemas,
     starts_of,
 )
+from perdure.graph.registration import register, register_schemas
 from perdure.graph.runnables import action_of
+from perdure.graph.schema.fields import Cell
 from perdure.graph.structure import structure_warnings
-from perdure.pregel.graph import Pregel
+from perdure.managed import ManagedValue
 from perdure.pregel.plan.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
+
+__all__ = ["CompiledStateGraph", "StateGraph"]
 
 logger = logging.getLogger("perdure")
 
 
-class CompiledStateGraph(Drawable, Pregel):
-    """What StateGraph.compile() makes."""
-
-
-class StateGraph(Description):
+class StateGraph:
     """A graph of nodes that read and update one typed state.
 
     Example:
@@ -67,11 +68,12 @@ class StateGraph(Description):
         >>> # await graph.ainvoke({"x": 21}) returns {"x": 42}
 
     Attributes:
+        state_schema, context_schema, input_schema, output_schema: the schemas that it was made with.
+        channels, managed: the channels and managed values that the schemas declare, by state key.
+        schemas: by schema, the channels and managed values that it declares itself.
         nodes, edges, waiting_edges, branches: what was added so far.
-        defaults: what holds for nodes that do not say otherwise.
-        channels, managed: what the schemas declare, by state key.
-        schemas: by schema, the channels and managed values that it declares.
-        context_schema: what `context` is made as.
+        defaults: the policies of nodes without their own.
+        compiled: whether it was validated, as compile() does.
     """
 
     def __init__(
@@ -99,9 +101,22 @@ class StateGraph(Description):
             "input_schema": input_schema,
             "output_schema": output_schema,
         }
-        super().__init__(state_schema, **renamed_schemas(deprecated, schemas))
-        _warn_if_no_type(state_schema)
+        schemas = renamed_schemas(deprecated, schemas)
+        self.state_schema = state_schema
+        self.context_schema = schemas["context_schema"]
+        self.input_schema = _either(schemas["input_schema"], state_schema)
+        self.output_schema = _either(schemas["output_schema"], state_schema)
+        self.channels: dict[str, BaseChannel[Any, Any]] = {}
+        self.managed: dict[str, type[ManagedValue]] = {}
+        self.schemas: dict[Any, dict[str, Cell]] = {}
+        self.nodes: dict[str, StateNode] = {}
+        self.edges: set[tuple[str, str]] = set()
+        self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()
+        self.branches: dict[str, dict[str, StateBranch]] = {}
+        self.defaults = NodeDefaults()
         self.compiled = False
+        register_schemas(self)
+        _warn_if_no_type(state_schema)
 
     def add_node(
         self,
@@ -171,7 +186,7 @@ class StateGraph(Description):
         if schema is self.state_schema:
             schema = None
         if schema is not None:
-            self._register(schema)
+            register(self, schema)
         return StateNode(
             action=action.call,
             calling=action.calling,
@@ -278,7 +293,7 @@ class StateGraph(Description):
                 "its function's name, so give this one another."
             )
         if branch.input_schema is not None:
-            self._register(branch.input_schema)
+            register(self, branch.input_schema)
         branches[branch.name] = branch
         return self
 
@@ -337,28 +352,27 @@ class StateGraph(Description):
             if strict:
                 raise GraphValidationError(warning)
             warnings.warn(warning, GraphStructureWarning, stacklevel=2)
-        compiled = CompiledStateGraph.from_plan(
+        return CompiledStateGraph.from_description(
+            self,
             plan_of(self, name or DEFAULT_GRAPH_NAME, strict=strict, renamed=renamed or {}),
             checkpointer=checkpointer,
             store=store,
             cache=cache,
             interrupt_before_nodes=before,
             interrupt_after_nodes=after,
-            context_schema=self.context_schema,
             debug=debug,
             clock=clock,
         )
-        compiled.builder, compiled.outline = self, outline_of(self)
-        compiled.subgraphs = {
-            name: node.subgraph for name, node in self.nodes.items() if node.subgraph is not None
-        }
-        return compiled
 
     def _warn_if_compiled(self, what: str) -> None:
         if self.compiled:
             logger.warning(
                 "Adding a %s to a graph that has been compiled does not change what was compiled.", what
             )
+
+
+def _either(schema: Any, default: Any) -> Any:
+    return default if schema is None else schema
 
 
 def _warn_if_no_type(schema: Any) -> None:

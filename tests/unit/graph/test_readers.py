@@ -17,6 +17,7 @@ from perdure.checkpoint.memory import InMemorySaver
 from perdure.constants import START
 from perdure.data import Command
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
+from perdure.graph.registration import register
 from perdure.graph.state import StateGraph
 from perdure.managed import IsLastStep, RemainingSteps
 from perdure.pregel.graph import Pregel
@@ -187,7 +188,7 @@ class Private(typing_extensions.TypedDict, total=False):
 
 async def test_a_node_with_a_schema_of_its_own_is_given_the_keys_of_it_in_order() -> None:
     builder = StateGraph(Data)
-    builder._register(Part)
+    register(builder, Part)
     builder.add_node("a", returns({})).add_edge(START, "a")
     seen: list[Any] = []
     builder.nodes["a"] = dataclasses.replace(builder.nodes["a"], input_schema=Part, action=_notes(seen))
@@ -206,8 +207,8 @@ def _notes(seen: list[Any]) -> Any:
 
 async def test_private_keys_are_of_the_state_but_not_of_the_result() -> None:
     builder = StateGraph(Part)
-    builder._register(Private)
-    builder._register(Private)
+    register(builder, Private)
+    register(builder, Private)
     builder.add_node("a", returns({"secret": "s"})).add_edge(START, "a")
     graph = builder.compile(checkpointer=InMemorySaver())
 
@@ -220,7 +221,7 @@ async def test_private_keys_are_of_the_state_but_not_of_the_result() -> None:
 async def test_a_branch_with_a_schema_of_its_own_is_given_that() -> None:
     seen: list[Any] = []
     builder = StateGraph(Part).add_node("a", returns({"x": 2})).add_edge(START, "a")
-    builder._register(Data)
+    register(builder, Data)
     builder.add_conditional_edges("a", ends(seen))
     [(name, branch)] = builder.branches["a"].items()
     builder.branches["a"][name] = dataclasses.replace(branch, input_schema=Data)

@@ -12,6 +12,7 @@ import pytest
 
 from perdure.constants import END, RESERVED_NODE_NAMES, START
 from perdure.errors import GraphValidationError, PerdureDeprecationWarning
+from perdure.graph.registration import register
 from perdure.graph.state import StateGraph
 from perdure.managed import IsLastStep, RemainingSteps
 from perdure.pregel.plan.plan import Calling
@@ -317,7 +318,7 @@ def test_a_key_that_is_managed_in_two_ways_is_refused() -> None:
 
     graph = StateGraph(Steps)
     with pytest.raises(GraphValidationError, match="Managed value 'remaining' already exists"):
-        graph._register(Other)
+        register(graph, Other)
 
 
 def test_a_managed_key_that_is_plain_in_a_later_schema_stays_managed() -> None:
@@ -325,11 +326,11 @@ def test_a_managed_key_that_is_plain_in_a_later_schema_stays_managed() -> None:
         remaining: int
 
     graph = StateGraph(Steps)
-    graph._register(Plain)
+    register(graph, Plain)
 
     assert "remaining" not in graph.channels
     with pytest.raises(GraphValidationError, match="Managed value 'x' already exists with a different type"):
-        graph._register(TypedDict("Managed", {"x": RemainingSteps}))  # type: ignore[operator]
+        register(graph, TypedDict("Managed", {"x": RemainingSteps}))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

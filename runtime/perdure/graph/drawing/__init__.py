@@ -1,7 +1,7 @@
 """Drawing graphs."""
 
-from perdure.graph.drawing.drawable import Drawable
 from perdure.graph.drawing.elements import Edge, Node
+from perdure.graph.drawing.expand import Drawable
 from perdure.graph.drawing.mermaid import CurveStyle, NodeStyles
 from perdure.graph.drawing.model import Graph
 from perdure.graph.drawing.static import Outline, outline_of

@@ -1,16 +1,41 @@
-"""Drawing a subgraph in the place of the node that it is."""
+"""Expansion: subgraphs drawn in the place of the nodes that they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
+from perdure.config import Config
 from perdure.graph.drawing.elements import Node, in_order, nested_id
 from perdure.graph.drawing.model import Graph
+from perdure.graph.drawing.static import Outline
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """A graph that can be drawn."""
+
+    def get_graph(self, config: Config | None = None, *, xray: bool | int = False) -> Graph:
+        """Return the graph to be drawn, its subgraphs as deep as `xray` says."""
+        ...
+
+
+def expand_subgraphs(graph: Graph, outline: Outline, config: Config | None, xray: bool | int) -> Graph:
+    """Draw the subgraphs of a graph in place of their nodes.
+
+    Args:
+        xray: True: all that is below, however deep; a number: so many levels.
+    """
+    for name, node in outline.nodes.items():
+        if isinstance(node.subgraph, Drawable):
+            below = node.subgraph.get_graph(config, xray=xray if xray is True else xray - 1)
+            graph = expand(graph, name, below)
+    return graph
 
 
 def expand(graph: Graph, name: str, child: Graph) -> Graph:
-    """`graph` with `child` in the place of the node `name`.
+    """Draw `child` in the place of the node `name` of `graph`.
 
     A child that would be a single node, or that has no single node to enter it by, or to leave it by,
     stays the node that it is.
@@ -40,7 +65,7 @@ def expand(graph: Graph, name: str, child: Graph) -> Graph:
 
 
 def _trimmed(graph: Graph) -> Graph:
-    """Without `__start__` and `__end__`, where a single node can take the place of each."""
+    """Remove `__start__` and `__end__`, where a single node can take the place of each."""
     start = _first(graph)
     if start is not None and sum(edge.source == start for edge in graph.edges) == 1:
         smaller = _without(graph, start)
@@ -58,12 +83,12 @@ def _without(graph: Graph, name: str) -> Graph:
 
 
 def _first(graph: Graph) -> str | None:
-    """The one node to which no edge leads."""
+    """Return the one node to which no edge leads."""
     return _only_one_outside(graph, (edge.target for edge in graph.edges))
 
 
 def _last(graph: Graph) -> str | None:
-    """The one node from which no edge leads."""
+    """Return the one node from which no edge leads."""
     return _only_one_outside(graph, (edge.source for edge in graph.edges))
 
 
