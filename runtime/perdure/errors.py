@@ -22,6 +22,7 @@
     │   ├── StoredError (RuntimeError)
     │   ├── NotInNodeError (RuntimeError)
     │   ├── MissingNodeError (RuntimeError)
+    │   ├── StreamOverflowError (RuntimeError)
     │   ├── ThreadBusyError (RuntimeError)
     │   ├── OrphanTakenError (RuntimeError)
     │   └── StaleRunError (RuntimeError)
@@ -168,6 +169,10 @@ class NotInNodeError(PerdureError, RuntimeError):
 
 class MissingNodeError(PerdureError, RuntimeError):
     """A stored thread waits on a node that this graph does not have."""
+
+
+class StreamOverflowError(PerdureError, RuntimeError):
+    """A node put more events into the stream than may wait for their readers."""
 
 
 class ThreadBusyError(PerdureError, RuntimeError):

@@ -9,7 +9,10 @@ from typing import Annotated, Any, Protocol
 class Scratch(Protocol):
     """What a managed value can be computed from."""
 
-    remaining: int
+    @property
+    def remaining(self) -> int:
+        """How many supersteps the recursion limit still allows, this one included."""
+        ...
 
 
 class ManagedValue(ABC):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
 from functools import wraps
@@ -72,6 +72,10 @@ class ServerInfo:
 _NO_SERVER: Final = ServerInfo()
 
 
+async def _no_wait() -> None:
+    """Return at once, where nobody reads."""
+
+
 def _nothing(*_: Any) -> None:
     """Where a run has nobody to tell."""
 
@@ -84,6 +88,7 @@ class Runtime(Generic[Context]):
         context: what the run was called with as `context`, as the graph's context_schema has it.
         store: the graph's store.
         stream_writer: puts a "custom" event into the run's stream; does nothing when nobody reads these.
+        flush: waits until the stream's readers have caught up; await it in a node that puts many events.
         heartbeat: tells a node's idle timeout that the node makes progress.
         previous: what the last run of an entrypoint on this thread kept.
         execution_info: which task this is; None in a Runtime that no task made.
@@ -95,6 +100,7 @@ class Runtime(Generic[Context]):
     context: Context = None  # type: ignore[assignment]  # as a run without a context has it
     store: Any = None
     stream_writer: StreamWriter = _nothing
+    flush: Callable[[], Awaitable[None]] = _no_wait
     heartbeat: Callable[[], None] = _nothing
     previous: Any = None
     execution_info: ExecutionInfo | None = None
@@ -103,7 +109,9 @@ class Runtime(Generic[Context]):
     def merge(self, other: Runtime[Context]) -> Runtime[Context]:
         """This one, with what `other` has in place of its own."""
         said = {field.name: getattr(other, field.name) for field in fields(other)}
-        return replace(self, **{name: value for name, value in said.items() if value not in (None, _nothing)})
+        return replace(
+            self, **{name: value for name, value in said.items() if value not in (None, _nothing, _no_wait)}
+        )
 
     def override(self, **changes: Any) -> Runtime[Context]:
         """This one with other values for the fields that are named."""

@@ -17,8 +17,8 @@ from perdure.pregel.graph import Pregel
 from perdure.pregel.plan.callables import calling_of
 from perdure.pregel.plan.plan import Calling, Injected
 from perdure.pregel.plan.runnables import invocation_of, is_runnable
-from perdure.pregel.step.task import running_task
 from perdure.pregel.work.injection import injected
+from perdure.pregel.work.running import running_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, Self, Unpack, get_args
@@ -21,7 +20,9 @@ from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, Durability, RetryPolicy, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.copies import copy_with
-from perdure.pregel.events.sink import Events, stream
+from perdure.pregel.events.buffer import MOST_UNREAD, Buffer
+from perdure.pregel.events.sink import Sink
+from perdure.pregel.events.stream import stream
 from perdure.pregel.options import GraphOptions
 from perdure.pregel.plan.assembly import Parts, assemble, built, check
 from perdure.pregel.plan.builder import NodeBuilder, PregelNode
@@ -33,10 +34,9 @@ from perdure.pregel.run.begin import run_graph
 from perdure.pregel.run.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.run.request import RunRequest
 from perdure.pregel.snapshots import read_snapshot
-from perdure.pregel.step.task import Task, running_task
 from perdure.pregel.subgraphs import subgraphs_of
 from perdure.pregel.work.cache_key import namespace_of
-from perdure.pregel.work.scope import Scope, nobody_reads
+from perdure.pregel.work.running import RunningTask, Scope, running_task
 from perdure.sync import sync_iterator_of, sync_of
 
 _DURABILITIES = get_args(Durability)
@@ -71,6 +71,7 @@ class Pregel:
         builder: the StateGraph that it was compiled from, if there is one.
         config: the config that `with_config` bound it to.
         subgraphs: the compiled graphs among its nodes, by name.
+        most_unread: how many events a node may put into a stream while no reader takes any.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Pregel:
         self.context_schema = context_schema
         self.debug = debug
         self.subgraphs: Mapping[str, Any] = {}
+        self.most_unread = MOST_UNREAD
         self.builder: Any = None
         self.config: Config | None = None
         self._clock = clock
@@ -316,6 +318,7 @@ class Pregel:
         interrupt_before: Sequence[str] | None = None,
         interrupt_after: Sequence[str] | None = None,
         durability: Durability | None = None,
+        subgraphs: bool = False,
         debug: bool | None = None,
     ) -> AsyncIterator[Any]:
         """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
@@ -327,20 +330,23 @@ class Pregel:
                 whenever a superstep changed it; "custom" what nodes give to their stream writer. For a
                 list of modes, pairs `(mode, payload)`. Default: the graph's own, which is "updates" for a
                 StateGraph.
+            subgraphs: yield what happens in graphs that nodes invoke as well; every event is then led by its
+                namespace, a tuple which is empty for this graph.
             output_keys: the channels to show, or one, whose bare value is shown; default: the graph's
                 `stream_channels`.
         """
-        events = Events(self.stream_mode if stream_mode is None else stream_mode)
+        buffer = Buffer(self.most_unread)
+        reader = buffer.reader(self.stream_mode if stream_mode is None else stream_mode, subgraphs=subgraphs)
         keys = self.stream_channels if output_keys is None else output_keys
         stops = self._breakpoints(interrupt_before, interrupt_after)
         request = self._request(
-            input, config, context, keys, durability, events=events, debug=debug, breakpoints=stops
+            input, config, context, keys, durability, buffer=buffer, debug=debug, breakpoints=stops
         )
 
         async def run() -> Any:
             return await run_graph(await self._resumed(request))
 
-        return stream(events, run)
+        return stream(buffer, reader, run)
 
     async def acontinue(self, orphan: Orphan, *, context: Any = None) -> Any:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
@@ -351,7 +357,7 @@ class Pregel:
         Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
         """
         request = self._request(None, None, context, None, orphan.durability)
-        return await run_graph(_continuing(request, orphan))
+        return await run_graph(request.continuing(orphan))
 
     async def _resumed(self, request: RunRequest) -> RunRequest:
         """A request to go on with a thread whose last run was killed, as one to continue that run.
@@ -363,7 +369,7 @@ class Pregel:
         if not asked or settings.thread_id is None or not isinstance(saver, LeasedSaver):
             return request
         orphans = await saver.aorphans(graph=self.name, thread_id=settings.thread_id)
-        return _continuing(request, orphans[0]) if orphans else request
+        return request.continuing(orphans[0]) if orphans else request
 
     async def aget_state(self, config: Config) -> StateSnapshot:
         """The thread as it is now, or at the checkpoint that the config names."""
@@ -422,7 +428,7 @@ class Pregel:
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
         *,
-        events: Events | None = None,
+        buffer: Buffer | None = None,
         debug: bool | None = None,
         breakpoints: Breakpoints | None = None,
     ) -> RunRequest:
@@ -442,11 +448,10 @@ class Pregel:
         return RunRequest(
             plan=self.plan,
             input=input,
-            scope=self._scope(config, context, events, parent, debug),
+            scope=self._scope(config, context, buffer, parent, debug),
             saver=self.checkpointer,
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
-            events=events,
             breakpoints=breakpoints,
         )
 
@@ -454,12 +459,15 @@ class Pregel:
         self,
         config: Config | None,
         context: Any,
-        events: Events | None,
-        parent: Task | None,
+        buffer: Buffer | None,
+        parent: RunningTask | None,
         debug: bool | None,
     ) -> Scope:
         """What this run offers; below a node, what the surrounding run offers unless this one says more."""
-        above = None if parent is None else parent.superstep.scope
+        above = None if parent is None else parent.scope
+        sink = None if above is None or parent is None else above.sink
+        if sink is not None and parent is not None:
+            sink = sink.below(parent.task)
         return Scope(
             settings=self._settings(config, parent),
             clock=self._clock if above is None else above.clock,
@@ -467,7 +475,7 @@ class Pregel:
             context=above.context if above is not None and context is None else self._context(context),
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
-            writer=nobody_reads if events is None or not events.custom else events.writer(),
+            sink=sink if buffer is None else Sink(buffer, above=sink),
             above=parent,
             debug=debug if debug is not None else self.debug or (above is not None and above.debug),
             random=random.random if above is None else above.random,
@@ -475,10 +483,10 @@ class Pregel:
             step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
         )
 
-    def _settings(self, config: Config | None, parent: Task | None) -> RunSettings:
+    def _settings(self, config: Config | None, parent: RunningTask | None) -> RunSettings:
         """What the call says, then what this graph is bound to, then what the surrounding run says."""
         if parent is not None and config:
-            config = passed_on(config, parent.superstep.scope.settings, parent.namespace)
+            config = passed_on(config, parent.scope.settings, parent.task.namespace.text)
         if self.config:
             config = merge_configs(self.config, config)
         return parse_config(config) if parent is None else parse_config(config, parent.settings_below())
@@ -501,21 +509,10 @@ class Pregel:
         """The event loop that sync calls are made on; None if any will do."""
         own = getattr(self.checkpointer, "home", None) or getattr(self.cache, "home", None)
         task = running_task()
-        return own if own is not None or task is None else task.superstep.scope.loop
+        return own if own is not None or task is None else task.scope.loop
 
     invoke = sync_of(ainvoke)
     stream = sync_iterator_of(astream)
     batch = sync_of(abatch)
     get_state = sync_of(aget_state)
     clear_cache = sync_of(aclear_cache)
-
-
-def _continuing(request: RunRequest, orphan: Orphan) -> RunRequest:
-    """The request as one to continue an orphan, as that was asked for."""
-    configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
-    recorded = dict(orphan.config)
-    stops = breakpoints(recorded.pop("interrupt_before", ()), recorded.pop("interrupt_after", ()))
-    settings = parse_config({**recorded, "configurable": configurable})
-    return replace(
-        request.with_settings(settings), orphan=orphan, durability=orphan.durability, breakpoints=stops
-    )

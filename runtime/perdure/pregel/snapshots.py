@@ -1,9 +1,9 @@
-"""A thread at rest."""
+"""Snapshots: a thread at rest, as people see it."""
 
 from __future__ import annotations
 
 import logging
-import random
+from collections.abc import Sequence
 from typing import Any
 
 from perdure.channels.base import shallow_copy
@@ -11,17 +11,16 @@ from perdure.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from perdure.config import RunSettings
 from perdure.constants import ERROR, ROOT, TASKS
 from perdure.data import PregelTask, StateSnapshot
-from perdure.pregel.lease.session import Superstep
 from perdure.pregel.plan.plan import Plan
-from perdure.pregel.run.opening import missing_nodes, restore
 from perdure.pregel.run.renames import follow
+from perdure.pregel.run.restoring import missing_nodes, restored
 from perdure.pregel.step.apply import apply
 from perdure.pregel.step.commands import apply_command, kept_commands
+from perdure.pregel.step.namespace import Namespace
+from perdure.pregel.step.outcome import Failed, Finished, Outcome
 from perdure.pregel.step.prepare import prepare
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task
-from perdure.pregel.work.handlers import with_handlers
-from perdure.pregel.work.scope import Scope
+from perdure.pregel.step.task import Superstep
 
 logger = logging.getLogger("perdure")
 
@@ -29,7 +28,7 @@ logger = logging.getLogger("perdure")
 async def read_snapshot(
     plan: Plan, saver: BaseCheckpointSaver, settings: RunSettings, thread_id: str
 ) -> StateSnapshot:
-    """The addressed checkpoint as people see it.
+    """Return the addressed checkpoint as people see it.
 
     Of the newest one, the results of tasks that have finished already count as part of the state;
     of an older one, addressed by its id, they do not.
@@ -51,9 +50,8 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     stored = followed.stored
     state = ThreadState.load(plan, stored.checkpoint)
     step = stored.metadata.get("step", -2) + 1
-    scope = Scope(settings=settings, random=random.random)
     superstep = Superstep(
-        stored.checkpoint["id"], settings.namespace, step, scope, None, settings.recursion_limit
+        stored.checkpoint["id"], Namespace(settings.namespace), step, settings.recursion_limit
     )
     sends = stored.checkpoint["channel_values"].get(TASKS, [])
     if sends:
@@ -61,37 +59,54 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
     pending = stored.pending_writes or []
     for writes in kept_commands(pending).values():
         apply_command(state, superstep, writes, stored.checkpoint["id"])
-    tasks = prepare(plan, state, None, superstep, build=False)
-    followed.mark(tasks)
-    restore(plan, tasks, pending)
-    tasks = with_handlers(tasks)
+    tasks = followed.marked(prepare(plan, state, None, superstep, build=False))
+    outcomes = {outcome.task: outcome for outcome in restored(plan, tasks, pending)}
+    handlers = [
+        outcome.handler
+        for outcome in outcomes.values()
+        if isinstance(outcome, Failed) and outcome.handler is not None
+    ]
+    waiting = [task for task in (*tasks, *handlers) if task not in outcomes] if live else tasks
     errors = {task_id: value for task_id, channel, value in pending if channel == ERROR}
-    seen = tuple(_task(plan, task, errors.get(task.id)) for task in tasks)
-    waiting = [task.name for task in tasks if (_is_waiting(task) if live else task.failure is None)]
-    finished = [task for task in tasks if task.writes is not None]
-    if live and finished:
-        try:
-            apply(state, finished, stored.checkpoint["id"])
-        except Exception:
-            logger.warning(
-                "The results of the open superstep of thread %r do not fit together, which stopped its run. "
-                "They are not part of the values shown, but of the tasks.",
-                settings.thread_id,
-                exc_info=True,
-            )
+    seen = [
+        PregelTask(
+            task.id,
+            task.name,
+            task.path,
+            error=errors.get(task.id),
+            result=_result(plan, outcomes.get(task)),
+        )
+        for task in (*tasks, *handlers)
+    ]
+    if live:
+        _merge_open_superstep(state, list(outcomes.values()), stored.checkpoint["id"], settings.thread_id)
     return StateSnapshot(
         values=_values(plan, state),
-        next=(*waiting, *missing_nodes(plan, stored)),
+        next=(*(task.name for task in waiting), *missing_nodes(plan, stored)),
         config=stored.config,
         metadata=dict(stored.metadata),
         created_at=stored.checkpoint["ts"],
         parent_config=stored.parent_config,
-        tasks=seen,
+        tasks=tuple(seen),
     )
 
 
-def _is_waiting(task: Task) -> bool:
-    return task.writes is None and task.handler is None
+def _merge_open_superstep(
+    state: ThreadState, outcomes: Sequence[Outcome], checkpoint_id: str, thread_id: str | None
+) -> None:
+    """Make the results of tasks that have finished already part of the state that is shown."""
+    finished = [outcome for outcome in outcomes if isinstance(outcome, Finished)]
+    if not finished:
+        return
+    try:
+        apply(state, finished, checkpoint_id)
+    except Exception:
+        logger.warning(
+            "The results of the open superstep of thread %r do not fit together, which stopped its run. "
+            "They are not part of the values shown, but of the tasks.",
+            thread_id,
+            exc_info=True,
+        )
 
 
 def _values(plan: Plan, state: ThreadState) -> Any:
@@ -101,16 +116,12 @@ def _values(plan: Plan, state: ThreadState) -> Any:
     return state.select(keys or (key for key in plan.channels if key in plan.state_keys))
 
 
-def _task(plan: Plan, task: Task, error: str | None) -> PregelTask:
-    return PregelTask(task.id, task.name, task.path, error=error, result=_result(plan, task))
-
-
-def _result(plan: Plan, task: Task) -> Any:
-    """What a finished task wrote to the state; a key written more than once as `{"$writes": [...]}`."""
-    if task.writes is None:
+def _result(plan: Plan, outcome: Outcome | None) -> Any:
+    """Return what a finished task wrote to the state; a key written repeatedly as `{"$writes": [...]}`."""
+    if not isinstance(outcome, Finished):
         return None
     written: dict[str, list[Any]] = {}
-    for key, value in task.writes:
+    for key, value in outcome.writes:
         if key in plan.state_keys:
             written.setdefault(key, []).append(value)
     result = {key: values[0] if len(values) == 1 else {"$writes": values} for key, values in written.items()}

@@ -12,7 +12,7 @@ from perdure.constants import START
 from perdure.data import CachePolicy, RetryPolicy
 from perdure.graph.state import CompiledStateGraph, StateGraph
 from perdure.pregel import NodeBuilder, Pregel
-from perdure.pregel.step.task import running_task
+from perdure.pregel.work.running import running_task
 from perdure.runtime import get_store
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Log, chain, logs, thread
@@ -87,7 +87,7 @@ async def test_nodes_see_what_the_graph_offers() -> None:
     async def looks(given: int) -> None:
         task = running_task()
         assert task is not None
-        scope = task.superstep.scope
+        scope = task.scope
         seen.append((get_store(), scope.cache, scope.debug, scope.clock))
 
     clock = FakeClock()

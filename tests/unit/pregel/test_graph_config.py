@@ -253,13 +253,13 @@ async def test_the_clock_is_that_of_the_surrounding_run() -> None:
 
     async def call(state: Log) -> Any:
         request = inner._request({}, None, None, None, None)
-        clocks.append(request.clock)
+        clocks.append(request.scope.clock)
 
     clock = FakeClock()
     await StateGraph(Log).add_node("a", call).add_edge(START, "a").compile(clock=clock).ainvoke({})
 
     assert clocks == [clock]
-    assert inner._request({}, None, None, None, None).clock is SYSTEM_CLOCK
+    assert inner._request({}, None, None, None, None).scope.clock is SYSTEM_CLOCK
 
 
 # abatch

@@ -13,6 +13,7 @@ import pytest
 from perdure.constants import END, START
 from perdure.data import Command, Send
 from perdure.graph.state import StateGraph
+from perdure.pregel.events.facts import RunEnded, SuperstepApplied, SuperstepStored, TaskEnded, TaskStarted
 from perdure.pregel.graph import Pregel
 from tests.unit.pregel.graphs import Log, chain, logs, returns, thread
 from tests.unit.pregel.savers import WatchedSaver
@@ -150,7 +151,8 @@ def test_events_that_nobody_reads_are_not_built(monkeypatch: pytest.MonkeyPatch)
     def built(*_: Any) -> None:
         raise AssertionError("an event was built")
 
-    monkeypatch.setattr("perdure.pregel.run.loop.update_event", built)
+    for kind in (TaskStarted, TaskEnded, SuperstepApplied, SuperstepStored, RunEnded):
+        monkeypatch.setattr(f"perdure.pregel.run.loop.{kind.__name__}", built)
     graph = StateGraph(Log).add_node("a", logs("a")).add_edge(START, "a").compile()
 
     assert asyncio.run(graph.ainvoke({})) == {"log": ["a"]}

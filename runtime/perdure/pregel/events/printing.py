@@ -1,4 +1,4 @@
-"""Watching a run for its author: each superstep is printed, and what nodes change in place is found.
+"""Debug output: each superstep is printed for its author, and what nodes change in place is found.
 
 Nothing here runs unless debug is on.
 """
@@ -9,62 +9,85 @@ import dataclasses
 import reprlib
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple, assert_never
 
 from pydantic import BaseModel
 
 from perdure.constants import BRANCH, START, TASKS, is_trigger
 from perdure.errors import InPlaceChangeWarning
-from perdure.pregel.step.state import ThreadState
+from perdure.pregel.events.facts import Fact, SuperstepApplied, TaskEnded, TaskStarted
+from perdure.pregel.step.outcome import (
+    Failed,
+    Finished,
+    Left,
+    Outcome,
+    Stopped,
+    Waiting,
+    still_to_run,
+    writes_in,
+)
 from perdure.pregel.step.task import Task
-from perdure.pregel.work.handlers import acting, with_handlers
 
 _VALUES = (str, bytes, int, float, bool, complex, type(None))
 
 
-class Report:
-    """Tells of one superstep."""
+class Printer:
+    """Prints what happens in one run, superstep by superstep, and finds what its nodes change in place."""
 
-    __slots__ = ("_before", "_given", "_state", "_tasks", "_title")
+    __slots__ = ("_ended", "_given", "_graph", "_state_keys", "_tasks", "_title")
 
-    def __init__(self, graph: str, tasks: Sequence[Task], state: ThreadState) -> None:
-        self._tasks = [task for task in acting(tasks) if task.writes is None]
-        self._state = state
-        self._before = dict(state.versions)
-        self._given = [(task, list(_inside(task.input))) for task in self._tasks if task.name != START]
-        superstep = tasks[0].superstep
-        below = f" in {superstep.namespace}" if superstep.namespace else ""
-        self._title = f"[{graph}{below} step {superstep.step}]"
-        for task in acting(tasks):
-            stored = " (finished before; its stored writes are used)" if task.writes is not None else ""
-            self._say(f"{task.name} is given {_short(task.input)}{stored}")
+    def __init__(self, graph: str, state_keys: Set[str]) -> None:
+        self._graph = graph
+        self._state_keys = state_keys
+        self._tasks: list[Task] = []
+        self._ended: list[Outcome] = []
+        self._given: list[tuple[Task, list[_Part]]] = []
+        self._title = ""
 
-    def ran(self) -> None:
-        """Tell what the tasks wrote, and warn of what they changed without saying so."""
-        for task in with_handlers(self._tasks):
-            if task.error is not None:
-                self._say(f"{task.name} failed: {_short(task.error)}")
-            elif task.writes is None:
-                self._say(f"{task.name} was stopped")
-            else:
-                self._say(f"{task.name} wrote {_told(task.writes)}")
+    def tell(self, fact: Fact) -> None:
+        """Print what a person wants to know of a fact."""
+        match fact:
+            case TaskStarted(task):
+                self._started(task)
+            case TaskEnded(outcome):
+                self._end(outcome)
+            case SuperstepApplied(changed=changed) if self._title:
+                keys = sorted(self._state_keys & (changed or set()))
+                self._say(f"changed: {', '.join(keys) or 'nothing'}")
+            case _:
+                pass
+
+    def _started(self, task: Task) -> None:
+        self._tasks.append(task)
+        if task.name != START:
+            self._given.append((task, list(_inside(task.input))))
+        self._say_given(task)
+
+    def _say_given(self, task: Task, more: str = "") -> None:
+        superstep = task.superstep
+        below = f" in {superstep.namespace.text}" if superstep.namespace.text else ""
+        self._title = f"[{self._graph}{below} step {superstep.step}]"
+        self._say(f"{task.name} is given {_short(task.input)}{more}")
+
+    def _end(self, outcome: Outcome) -> None:
+        """Print a superstep's outcomes once all its tasks have one."""
+        if isinstance(outcome, Finished) and outcome.restored:
+            self._say_given(outcome.task, " (finished before; its stored writes are used)")
+            return
+        self._ended.append(outcome)
+        if still_to_run(self._tasks, self._ended):
+            return
+        place = {task: index for index, task in enumerate(self._tasks)}
+        for ended in sorted(self._ended, key=lambda each: place.get(each.task, len(place))):
+            self._say(f"{ended.task.name} {_told(ended)}")
         for change, tasks in self._changes().items():
             _warn(change, tasks)
-
-    def applied(self) -> None:
-        """Tell which keys of the state are not what they were."""
-        keys, versions = self._state.plan.state_keys, self._state.versions
-        changed = sorted(
-            key
-            for key in keys & (versions.keys() | self._before.keys())
-            if versions.get(key) != self._before.get(key)
-        )
-        self._say(f"changed: {', '.join(changed) or 'nothing'}")
+        self._tasks, self._ended, self._given = [], [], []
 
     def _changes(self) -> dict[_Change, list[Task]]:
-        """What was changed in place and not returned, and the tasks that had it, of which one did it."""
-        written = [value for task in with_handlers(self._tasks) for _, value in task.writes or ()]
+        """Return what was changed in place and not returned, and the tasks that had it."""
+        written = [value for outcome in self._ended for _, value in writes_in(outcome)]
         returned = {id(part.value) for part in _inside(written)}
         changes: dict[_Change, list[Task]] = {}
         for task, given in self._given:
@@ -76,6 +99,22 @@ class Report:
 
     def _say(self, line: str) -> None:
         print(f"{self._title} {line}")  # noqa: T201  # what the author of the graph has asked to see
+
+
+def _told(outcome: Outcome) -> str:
+    match outcome:
+        case Finished():
+            return f"wrote {_wrote(outcome.writes)}"
+        case Failed():
+            return f"failed: {_short(outcome.error)}"
+        case Waiting():
+            return f"waits: {_short(outcome.signal)}"
+        case Left():
+            return f"left for a graph around: {_short(outcome.command.command)}"
+        case Stopped():
+            return "was stopped"
+        case _:
+            assert_never(outcome)
 
 
 class _Change(NamedTuple):
@@ -100,7 +139,7 @@ class _Part(NamedTuple):
 
 
 def _inside(given: Any) -> Iterator[_Part]:
-    """Every changeable thing in an input, but for the mapping or object that is all of it: the node's own."""
+    """Yield every changeable thing inside an input; the mapping or object around them is the node's own."""
     todo: deque[tuple[str, Any]] = deque([("", given)])
     seen: set[int] = set()
     while todo:
@@ -126,7 +165,7 @@ def _has_fields(value: Any) -> bool:
 
 
 def _held(value: Any) -> Iterable[tuple[Any, Any]]:
-    """What a value is made of, by key, index or attribute."""
+    """Return the parts of a value, by key, index or attribute."""
     match value:
         case dict():
             return value.items()
@@ -178,8 +217,8 @@ def _short(value: Any) -> str:
     return _shortened.repr(value)
 
 
-def _told(writes: Sequence[tuple[str, Any]]) -> str:
-    """A task's writes in the words of its author: keys, then where it goes."""
+def _wrote(writes: Sequence[tuple[str, Any]]) -> str:
+    """Return a task's writes in the words of its author: keys, then where it goes."""
     keys = [f"{name} = {_short(value)}" for name, value in writes if name != TASKS and not is_trigger(name)]
     sends = [f"Send({value.node!r})" for name, value in writes if name == TASKS]
     goes = [name.removeprefix(BRANCH) for name, _ in writes if is_trigger(name)]

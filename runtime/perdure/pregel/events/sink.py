@@ -1,122 +1,97 @@
-"""Events and their shapes; the host task that owns a streamed run."""
+"""Sinks: a run's way to tell its readers, and those of the runs around it, what happens."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Final, get_args
+from typing import Any
 
-from perdure.aio.cancellation import outlast
-from perdure.data import StreamMode, StreamWriter
-from perdure.errors import GraphValidationError
-from perdure.pregel.plan.names import names_of
-
-STREAM_MODES: Final[tuple[StreamMode, ...]] = get_args(StreamMode)
-BUFFER_SIZE: Final = 64
-"""How many events may wait when a superstep begins, beside those that the reader has taken."""
+from perdure.errors import StreamOverflowError
+from perdure.pregel.events.buffer import Buffer, Event
+from perdure.pregel.events.facts import Fact, TaskTold
+from perdure.pregel.step.namespace import ROOT_NAMESPACE, Namespace
+from perdure.pregel.step.task import Task
 
 
-class Events:
-    """What a run tells its reader: a buffer that the run fills and the reader empties.
+class Sink:
+    """Where the facts of one run go: into a buffer that is read, and into the sinks of runs around it.
 
-    Putting never waits; the run waits for room between supersteps.
+    Attributes:
+        buffer: the buffer of the streamed run that this run is, or is below.
+        place: the run's place below that one.
+        above: the sink of the run around the streamed one, if somebody reads that as well.
     """
 
-    __slots__ = (
-        "_buffer",
-        "_filled",
-        "_loop",
-        "_room",
-        "_tagged",
-        "_thread",
-        "closed",
-        "custom",
-        "updates",
-        "values",
-    )
+    __slots__ = ("above", "buffer", "place")
 
-    def __init__(self, modes: StreamMode | Sequence[StreamMode]) -> None:
-        chosen = names_of(modes)
-        for mode in chosen:
-            if mode not in STREAM_MODES:
-                raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(STREAM_MODES)}.")
-        self.values = "values" in chosen
-        self.updates = "updates" in chosen
-        self.custom = "custom" in chosen
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0
-        self._tagged = not isinstance(modes, str)
-        self._buffer: deque[Any] = deque()
-        self._filled: asyncio.Event = asyncio.Event()
-        self._room: asyncio.Event = asyncio.Event()
-        self.closed = False
+    def __init__(self, buffer: Buffer, place: Namespace = ROOT_NAMESPACE, above: Sink | None = None) -> None:
+        self.buffer = buffer
+        self.place = place
+        self.above = above
 
-    def put(self, mode: StreamMode, payload: Any) -> None:
-        self._buffer.append((mode, payload) if self._tagged else payload)
-        self._filled.set()
+    def below(self, task: Task) -> Sink:
+        """Return the sink of a graph that a node of this run invokes."""
+        name = task.name if task.former is None else task.former.name
+        above = None if self.above is None else self.above.below(task)
+        return Sink(self.buffer, self.place.child(name, task.id), above)
 
-    def writer(self) -> StreamWriter:
-        """What puts "custom" events, from the run's own loop or from a thread of one of its nodes."""
+    def wants(self, kind: type[Fact]) -> bool:
+        """Return whether somebody listens for facts of this kind; no others need be made."""
+        if self.buffer.projections(kind, self.place):
+            return True
+        return self.above is not None and self.above.wants(kind)
 
-        def write(event: Any) -> None:
-            if threading.get_ident() == self._thread:
-                self.put("custom", event)
-            elif self._loop is not None:
-                self._loop.call_soon_threadsafe(self.put, "custom", event)
-
-        return write
-
-    def attach(self) -> None:
-        """The run is on this loop, in this thread."""
-        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-
-    def close(self) -> None:
-        """There will be no more events."""
-        self.closed = True
-        self._filled.set()
+    def tell(self, fact: Fact) -> None:
+        """Put into the buffer what readers get to see of a fact."""
+        for projection in self.buffer.projections(type(fact), self.place):
+            for payload in projection.project(fact):
+                self.buffer.put(Event(self.place, projection.mode, payload))
+        if self.above is not None:
+            self.above.tell(fact)
 
     async def room(self) -> None:
-        """Wait until less than BUFFER_SIZE events wait to be taken."""
-        while len(self._buffer) >= BUFFER_SIZE:
-            self._room.clear()
-            await self._room.wait()
+        """Wait until no reader is too far behind."""
+        await self.buffer.room()
+        if self.above is not None:
+            await self.above.room()
 
-    async def batch(self) -> deque[Any]:
-        """Everything put since the last batch, at least one event; empty only at the end."""
-        while not self._buffer and not self.closed:
-            self._filled.clear()
-            await self._filled.wait()
-        batch, self._buffer = self._buffer, deque()
-        self._room.set()
-        return batch
+    def wait_for_room(self) -> None:
+        """Wait in a thread until no reader is too far behind."""
+        self.buffer.wait_for_room()
+        if self.above is not None:
+            self.above.wait_for_room()
 
 
-async def stream(events: Events, run: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterator[Any]:
-    """Run in a task of its own and yield its events; leaving the iterator cancels the run and waits for it.
+class Voice:
+    """One body's way to put "custom" events into the stream.
 
-    The iterator itself is never inside a cancel scope: it may be left at any yield, and closed from
-    another task.
+    In a thread, putting waits for room. In the run's own loop it cannot: there the body may put so many
+    events while no reader takes any, and then has to await `flush`.
     """
 
-    async def host() -> BaseException | None:
-        try:
-            await run()
-        except (KeyboardInterrupt, SystemExit) as ending:
-            return ending  # as a value: raised in a task of its own, it would end the loop
-        finally:
-            events.close()
-        return None
+    __slots__ = ("_put", "_seen", "_sink", "_task")
 
-    events.attach()
-    task = asyncio.create_task(host())
-    try:
-        while batch := await events.batch():
-            while batch:
-                yield batch.popleft()
-        if (ending := await task) is not None:
-            raise ending
-    finally:
-        task.cancel()
-        await outlast(task)
+    def __init__(self, sink: Sink, task: Task) -> None:
+        self._sink = sink
+        self._task = task
+        self._put = 0
+        self._seen = sink.buffer.taken
+
+    def write(self, event: Any) -> None:
+        """Put an event. Raises StreamOverflowError for one too many."""
+        buffer = self._sink.buffer
+        if buffer.is_here:
+            self._count()
+        else:
+            self._sink.wait_for_room()
+        self._sink.tell(TaskTold(self._task, event))
+
+    def _count(self) -> None:
+        """Count the events that this body has put since the slowest reader last took one."""
+        buffer = self._sink.buffer
+        if buffer.taken != self._seen:
+            self._put, self._seen = 0, buffer.taken
+        self._put += 1
+        if self._put > buffer.most_unread:
+            raise StreamOverflowError(
+                f"Node {self._task.name!r} put more than {buffer.most_unread} events into the stream without "
+                "letting anybody read them. `await runtime.flush()` between them: it waits for the readers."
+            )

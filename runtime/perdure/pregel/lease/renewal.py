@@ -11,42 +11,20 @@ from perdure.aio.cancellation import Attendants, Service
 from perdure.checkpoint.base import Fence, LeasedSaver
 from perdure.clock import Clock
 from perdure.errors import StaleRunError
-from perdure.pregel.lease.session import CommitLine, Superstep
+from perdure.pregel.lease.session import CommitLine, Session
 
 Result = TypeVar("Result")
 
 
-class Wake:
-    """A bell for results that nobody is about to send."""
-
-    __slots__ = ("_event", "_supersteps")
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-        self._supersteps: list[Superstep | None] = []
-
-    def ring(self, superstep: Superstep | None) -> None:
-        """Ask for what is in the line to be sent; not if `superstep` has ended when this is heard."""
-        self._supersteps.append(superstep)
-        self._event.set()
-
-    async def heard(self) -> bool:
-        """Wait for a ring; returns whether there is still reason to send."""
-        await self._event.wait()
-        self._event = anyio.Event()
-        rung, self._supersteps = self._supersteps, []
-        return any(superstep is None or superstep.unfinished for superstep in rung)
-
-
-async def send_early(line: CommitLine, wake: Wake) -> None:
+async def send_early(session: Session) -> None:
     """Send what has gathered, each time the bell rings.
 
     When the tasks of a superstep end together, the commit of the superstep follows at once and
     takes their writes along; only while one of them still runs is it worth a statement of its own.
     """
     while True:
-        if await wake.heard():
-            await line.settle()
+        if await session.wake.heard():
+            await session.line.settle()
 
 
 async def renew(saver: LeasedSaver, fence: Fence, clock: Clock, line: CommitLine) -> None:

@@ -13,7 +13,6 @@ from perdure.checkpoint.base import BaseCheckpointSaver, Commit, Fence
 from perdure.clock import Clock, IdSource
 from perdure.data import Durability
 from perdure.errors import StaleRunError
-from perdure.pregel.work.scope import Scope
 
 
 class CommitLine:
@@ -107,16 +106,41 @@ def merge(commits: list[Commit]) -> Commit:
     )
 
 
+class Wake:
+    """A bell for results that nobody is about to send."""
+
+    __slots__ = ("_event", "_rung")
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+        self._rung: set[object] = set()
+
+    def ring(self, who: object) -> None:
+        """Ask for what is in the line to be sent, unless `who` hushes the bell before it is heard."""
+        self._rung.add(who)
+        self._event.set()
+
+    def hush(self, who: object) -> None:
+        """Take back what `who` asked for: a commit that follows at once takes it along."""
+        self._rung.discard(who)
+
+    async def heard(self) -> bool:
+        """Wait for a ring; return whether there is still reason to send."""
+        await self._event.wait()
+        self._event = anyio.Event()
+        rung, self._rung = self._rung, set()
+        return bool(rung)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A run's hold on its thread.
+    """A run's hold on its thread, shared with the child graphs below it.
 
     Attributes:
         fence: the proof of its claim; None with a saver that has no leases.
-        line: where its commits go, and those of the child graphs below it.
         ids: draws ids greater than all of the thread.
-        wake: called when the line holds something that nobody is about to send; with the superstep
-            whose end makes that untrue, if there is one.
+        line: where its commits go, and those of the child graphs below it.
+        wake: the bell to ring when the line holds something that nobody is about to send.
     """
 
     saver: BaseCheckpointSaver
@@ -126,49 +150,20 @@ class Session:
     clock: Clock
     ids: IdSource
     line: CommitLine
-    wake: Callable[[Superstep | None], None]
+    wake: Wake
 
 
-class Superstep:
-    """Where tasks run: what their ids are made of, and what child graphs inherit.
-
-    Attributes:
-        checkpoint_id: the checkpoint that the tasks were prepared from.
-        resumed: whether some of the tasks may have run before.
-        session: None for a run that stores nothing.
-        remaining: how many supersteps the recursion limit still allows, this one included.
-        unfinished: how many of the tasks have not ended.
-        handled: whether some of the tasks have failed and others run in their place.
-    """
-
-    __slots__ = (
-        "checkpoint_id",
-        "handled",
-        "namespace",
-        "remaining",
-        "resumed",
-        "scope",
-        "session",
-        "step",
-        "unfinished",
+def open_session(
+    saver: BaseCheckpointSaver, thread_id: str, fence: Fence | None, durability: Durability, clock: Clock
+) -> Session:
+    """Return a session with a line of its own."""
+    return Session(
+        saver=saver,
+        thread_id=thread_id,
+        fence=fence,
+        durability=durability,
+        clock=clock,
+        ids=IdSource(clock),
+        line=CommitLine(saver),
+        wake=Wake(),
     )
-
-    def __init__(
-        self,
-        checkpoint_id: str,
-        namespace: str,
-        step: int,
-        scope: Scope,
-        session: Session | None,
-        remaining: int,
-        resumed: bool = False,
-    ) -> None:
-        self.checkpoint_id = checkpoint_id
-        self.namespace = namespace
-        self.step = step
-        self.scope = scope
-        self.session = session
-        self.remaining = remaining
-        self.resumed = resumed
-        self.unfinished = 0
-        self.handled = False

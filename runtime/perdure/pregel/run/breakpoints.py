@@ -1,4 +1,4 @@
-"""Where a run stops on purpose, between supersteps."""
+"""Breakpoints: nodes before or after which a run stops on purpose."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Breakpoints:
     after: frozenset[str]
 
     def stop_before(self, tasks: Iterable[Task], approved: bool) -> bool:
-        """Whether not to run these tasks; `approved` are those that a run has stopped before already."""
+        """Return whether to stop before these tasks; `approved` ones were stopped before already."""
         return not approved and _meets(self.before, tasks)
 
     def stop_after(self, tasks: Iterable[Task]) -> bool:
-        """Whether to go no further, now that these tasks have run."""
+        """Return whether to go no further, now that these tasks have run."""
         return _meets(self.after, tasks)
 
 
 def breakpoints(before: Sequence[str], after: Sequence[str]) -> Breakpoints | None:
-    """Breakpoints at the named nodes, "*" for every node; None where there are none."""
+    """Return breakpoints at the named nodes, "*" for every node; None where there are none."""
     return Breakpoints(frozenset(names_of(before)), frozenset(names_of(after))) if before or after else None
 
 

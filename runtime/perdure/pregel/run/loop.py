@@ -2,296 +2,261 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from perdure.aio.cancellation import clean_up
-from perdure.channels.base import shallow_copy
 from perdure.checkpoint.base import RunEnd
-from perdure.clock import IdSource
-from perdure.constants import INTERRUPT, START
+from perdure.constants import START
 from perdure.errors import GraphRecursionError, ParentCommand
-from perdure.pregel.events.printing import Report
-from perdure.pregel.lease.session import Session, Superstep
-from perdure.pregel.plan.names import names_of
-from perdure.pregel.plan.plan import Calling
-from perdure.pregel.run.recorder import Recorder
-from perdure.pregel.run.request import RunRequest
+from perdure.pregel.events.facts import (
+    Fact,
+    RunEnded,
+    RunPaused,
+    SuperstepApplied,
+    SuperstepStored,
+    TaskEnded,
+    TaskStarted,
+)
+from perdure.pregel.events.printing import Printer
+from perdure.pregel.lease.claim import CLEANUP_SECONDS
+from perdure.pregel.run.ending import ending_of, recorded_end
+from perdure.pregel.run.opening import Opened
+from perdure.pregel.run.run import Run
 from perdure.pregel.step.apply import apply
 from perdure.pregel.step.failures import add_note
+from perdure.pregel.step.outcome import Failed, Finished, Outcome, still_to_run
 from perdure.pregel.step.prepare import prepare
-from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task
-from perdure.pregel.step.writes import update_event
-from perdure.pregel.work.handlers import acting, with_handlers
-from perdure.pregel.work.handoff import ending_of
+from perdure.pregel.step.task import Position, Superstep, Task
 from perdure.pregel.work.node_cache import node_cache
-from perdure.pregel.work.runner import run_tasks
-from perdure.pregel.work.step_deadline import within
+from perdure.pregel.work.runner import Runner
 
-CLEANUP_SECONDS: Final = 10.0
-"""How long a run that was stopped may take to store what had finished."""
+_SUCCESS = RunEnd(status="success")
 
 
 class Loop:
-    """One run of one graph, between its opening and its end.
+    """One run, from its opening to its end.
 
-    Attributes:
-        checkpoint_id, source, step: the checkpoint that the run stands on.
-        tasks: those of the superstep that runs now, or would run next.
-        root: whether this run holds the claim, and so ends it.
-        breakpoints: where the run stops on purpose; None: nowhere.
-        approved: whether the superstep that is next was stopped before already.
-        failure: why there are no tasks, where no input could be made for them.
-        report: tells of the superstep that runs now, with debug on.
-        versioned: whether channels have versions, by which the thread is read again, or a report is made.
-        cached: where results of its nodes are looked up; None if they are not.
+    It is the observer of its runner, and makes the facts that recorder, readers and debug ask for.
     """
 
     __slots__ = (
-        "_observes",
-        "_output",
-        "approved",
-        "breakpoints",
-        "budget",
-        "cached",
-        "checkpoint_id",
-        "events",
-        "failure",
-        "ids",
-        "namespace",
-        "output_keys",
-        "plan",
-        "recorder",
-        "report",
-        "root",
-        "scope",
-        "session",
-        "source",
-        "state",
-        "step",
-        "tasks",
-        "versioned",
+        "_approved",
+        "_budget",
+        "_cache",
+        "_failure",
+        "_outcomes",
+        "_position",
+        "_printer",
+        "_recorder",
+        "_run",
+        "_runner",
+        "_sink",
+        "_state",
+        "_tasks",
+        "_watch",
     )
 
-    def __init__(
-        self,
-        request: RunRequest,
-        state: ThreadState,
-        ids: IdSource,
-        namespace: str,
-        *,
-        session: Session | None = None,
-        recorder: Recorder | None = None,
-        root: bool = True,
-    ) -> None:
-        scope = request.scope
-        self.plan = request.plan
-        self.scope = scope
-        self.output_keys = request.output_keys
-        self.events = request.events
-        self.breakpoints = request.breakpoints
-        self.state = state
-        self.ids = ids
-        self.namespace = namespace
-        self.session = session
-        self.recorder = recorder
-        self.root = root
-        self.approved = False
-        self.failure: Exception | None = None
-        self._output = frozenset(names_of(request.output_keys))
-        self.versioned = recorder is not None or scope.debug
-        self._observes = recorder is not None or request.events is not None or scope.watch is not None
-        self.cached = node_cache(request.plan, scope)
-        self.budget = scope.settings.recursion_limit
-        self.checkpoint_id = ""
-        self.source = "input"
-        self.step = -2
-        self.tasks: list[Task] = []
-        self.report: Report | None = None
+    def __init__(self, run: Run, opened: Opened) -> None:
+        self._run = run
+        self._state = opened.state
+        self._recorder = opened.recorder
+        self._position = opened.position
+        self._tasks = opened.tasks
+        self._outcomes: Sequence[Outcome] = opened.known
+        self._approved = opened.approved
+        self._failure = opened.failure
+        self._budget = run.settings.recursion_limit
+        self._sink = run.sink
+        self._watch = run.scope.watch
+        self._printer = Printer(run.plan.name, run.plan.state_keys) if run.scope.debug else None
+        self._cache = node_cache(run.plan, run.scope)
+        heard = opened.recorder or self._sink or self._watch or self._printer
+        self._runner = Runner(run.plan, opened.state, run.scope, None if heard is None else self)
 
-    def superstep(self, *, resumed: bool = False) -> Superstep:
-        """The next superstep, from where the run stands."""
-        return Superstep(
-            self.checkpoint_id,
-            self.namespace,
-            self.step + 1,
-            self.scope,
-            self.session,
-            self.budget,
-            resumed,
-        )
-
-    async def run(self) -> Any:
+    async def run_to_end(self) -> Any:
         """Run to the end and return the output; whatever stops it, what finished is stored first."""
         try:
-            if self.failure is not None:
-                raise self.failure
-            if not self.tasks:
+            if self._failure is not None:
+                raise self._failure
+            if not self._tasks:
                 await self._nothing_to_do()
-            superstep = self._told_superstep if self.scope.debug else self._run_superstep
-            while self.tasks:
-                if self.breakpoints is not None and self.breakpoints.stop_before(self.tasks, self.approved):
-                    await self._nothing_to_do()
-                    self._tell_break()
-                    break
-                tasks = self.tasks
-                await superstep()
-                if self.breakpoints is not None:
-                    self.approved = False
-                    if self.breakpoints.stop_after(tasks):
-                        self._tell_break()
-                        break
-        except ParentCommand as command:
-            await self._left(command)
-            raise
+            await self._run_supersteps()
         except BaseException as error:
-            await self._stopped(error)
+            await self._ended_by(error)
             raise
-        return self._output_now()
+        self._tell_end(None)
+        return self._run.output.of(self._state)
 
-    async def _told_superstep(self) -> None:
-        """A superstep that is told of; what the tasks did even if it stops there."""
-        self.report = report = Report(self.plan.name, self.tasks, self.state)
-        try:
+    async def _run_supersteps(self) -> None:
+        breakpoints = self._run.breakpoints
+        while self._tasks:
+            if breakpoints is not None and breakpoints.stop_before(self._tasks, self._approved):
+                await self._nothing_to_do()
+                self._tell_pause()
+                return
+            tasks = self._tasks
             await self._run_superstep()
-        except BaseException:
-            if self.report is not None:  # so the tasks have not come to their end
-                report.ran()
-            raise
-        report.applied()
+            if breakpoints is not None:
+                self._approved = False
+                if breakpoints.stop_after(tasks):
+                    self._tell_pause()
+                    return
 
     async def _run_superstep(self) -> None:
-        tasks, recorder, events = self.tasks, self.recorder, self.events
+        tasks = self._tasks
         if tasks[0].spec.name != START or len(tasks) > 1:  # a command may have sent a node beside START
             self._spend()
-        if recorder is not None:
-            await recorder.before_superstep()
-        if events is not None:
-            await events.room()
-        superstep = tasks[0].superstep
+        if self._recorder is not None:
+            await self._recorder.before_superstep()
+        if self._sink is not None:
+            await self._sink.room()
         todo = tasks
-        if superstep.resumed:
-            todo = [task for task in acting(tasks) if task.writes is None]
+        if self._outcomes:
+            if self._printer is not None:
+                self._print([outcome for outcome in self._outcomes if outcome.task.handles is None])
+            todo = still_to_run(tasks, self._outcomes)
         if todo:
-            if self.cached is not None:
-                await self.cached.look_up(todo)
-            observer = self if self._observes else None
-            running = run_tasks(self.plan, self.state, todo, self.scope.settings.max_concurrency, observer)
-            limit = self.scope.step_timeout
-            failed = await (running if limit is None else within(limit, self.scope.clock, todo, running))
-            if self.cached is not None:
-                await self.cached.keep(todo)
-            if failed:
-                raise ending_of(failed)
-        if self.report is not None:
-            report, self.report = self.report, None
-            report.ran()
-        await self._apply(with_handlers(tasks) if superstep.handled else tasks)
+            await self._run_tasks(todo)
+        await self._apply()
+
+    async def _run_tasks(self, todo: Sequence[Task]) -> None:
+        if self._cache is not None:
+            todo = await self._cache.look_up(todo)
+        ran = await self._runner.run_tasks(todo)
+        self._outcomes = [*self._outcomes, *ran.outcomes] if self._outcomes else ran.outcomes
+        if self._cache is not None and ran.cut_short is None:
+            await self._cache.keep(ran.outcomes)
+        if self._printer is not None:
+            self._print(ran.outcomes)
+        ending = ending_of(ran)
+        if ending is not None:
+            raise ending
 
     def _spend(self) -> None:
-        if self.budget == 0:
-            limit = self.scope.settings.recursion_limit
+        if self._budget == 0:
+            limit = self._run.settings.recursion_limit
             raise GraphRecursionError(
                 f"Recursion limit of {limit} reached without hitting a stop condition: the graph has taken "
-                f"{limit} supersteps, and {', '.join(sorted({task.name for task in self.tasks}))} would run "
+                f"{limit} supersteps, and {', '.join(sorted({task.name for task in self._tasks}))} would run "
                 "next. If it is meant to run longer, raise `recursion_limit` in the config."
             )
-        self.budget -= 1
+        self._budget -= 1
 
-    def task_finished(self, task: Task) -> None:
-        """Store what a task wrote, if others still run, and tell the reader."""
-        if self.scope.watch is not None:
-            self.scope.watch.progress()
-        if self.recorder is not None and task.superstep.unfinished:
-            self.recorder.task_finished(task)
-        if self.events is not None and task.spec.name != START:
-            self.put_update(task, cached=task.spec.calling is Calling.CACHED)
-
-    async def handler_begins(self, failed: Task) -> None:
-        """A task has failed; return when its handler may begin."""
-        if self.recorder is not None:
-            await self.recorder.handler_begins(failed)
-
-    def put_update(self, task: Task, *, cached: bool) -> None:
-        """Tell the reader what a task wrote; and if so, that it did not run for that."""
-        if self.events is not None and self.events.updates:
-            update = {task.name: update_event(task, self.output_keys, self._output)}
-            self.events.put("updates", {**update, "__metadata__": {"cached": True}} if cached else update)
-
-    def put_values(self, changed: Set[str] | None = None) -> None:
-        """Tell the reader what the output is now; if what changed is given, only if the output did."""
-        if self.events is None or not self.events.values:
-            return
-        if changed is None or not self._output.isdisjoint(changed):
-            self.events.put("values", self._output_now())
-
-    def _output_now(self) -> Any:
-        keys = self.output_keys
-        if isinstance(keys, str):
-            return shallow_copy(self.state.value(keys, None))
-        return self.state.select(keys)
-
-    async def _apply(self, tasks: list[Task]) -> None:
-        checkpoint_id = self.ids.next()
-        changed, updated = apply(self.state, tasks, checkpoint_id, stored=self.versioned)
-        self.checkpoint_id, self.source, self.step = checkpoint_id, "loop", self.step + 1
+    async def _apply(self) -> None:
+        run, state, recorder, outcomes = self._run, self._state, self._recorder, self._outcomes
+        checkpoint_id = run.ids.next()
+        changed, updated = apply(state, outcomes, checkpoint_id, stored=recorder is not None)
+        self._position = position = Position(checkpoint_id, "loop", self._position.step + 1)
+        following: list[Task] = []
         failure: Exception | None = None
+        superstep = Superstep(checkpoint_id, run.namespace, position.step + 1, self._budget)
         try:
-            following = prepare(self.plan, self.state, updated, self.superstep())
+            following = prepare(run.plan, state, updated, superstep)
         except Exception as error:  # a schema refuses the state; what led to it has finished all the same
-            following, failure = [], error
-        if self.recorder is not None:
-            stops = self.breakpoints is not None and self.breakpoints.stop_after(self.tasks)
-            ends = self.root and failure is None and (stops or not following)
-            await self.recorder.superstep_finished(
-                tasks,
-                changed,
-                checkpoint_id,
-                source="loop",
-                step=self.step,
-                end=RunEnd(status="success") if ends else None,
-                rides=tasks[0].spec.name == START and len(tasks) == 1,
-            )
-        self.tasks = following
-        if self.events is not None:
-            self.put_values(changed)
+            failure = error
+        if recorder is not None:
+            await self._record(outcomes, changed, None if failure is not None else following)
+        elif self._wants(SuperstepApplied):
+            self._tell(SuperstepApplied(position, outcomes, changed, state, run.output, False))
+        self._tasks, self._outcomes = following, ()
         if failure is not None:
             raise failure
 
-    def _tell_break(self) -> None:
-        """The run stops on purpose; what is left to do stays with the thread."""
-        if self.events is not None and self.events.updates:
-            self.events.put("updates", {INTERRUPT: ()})
+    async def _record(
+        self, outcomes: Sequence[Outcome], changed: set[str], following: Sequence[Task] | None
+    ) -> None:
+        """Have a superstep recorded, and tell that it is applied, or stored.
+
+        Args:
+            following: the tasks of the next one; None if these could not be prepared.
+        """
+        run, recorder = self._run, self._recorder
+        assert recorder is not None
+        rides = len(self._tasks) == 1 and self._tasks[0].spec.name == START
+        stops = run.breakpoints is not None and run.breakpoints.stop_after(self._tasks)
+        end = _SUCCESS if run.root and following is not None and (stops or not following) else None
+        stores = recorder.stores_at_once and not rides
+        fact = SuperstepApplied(self._position, outcomes, changed, self._state, run.output, stores)
+        await recorder.superstep_applied(fact, end, rides=rides)
+        if self._wants(SuperstepApplied):
+            self._tell(fact)
+        if stores and self._wants(SuperstepStored):
+            self._tell(SuperstepStored(self._position, changed, self._state, run.output))
+
+    # As the observer of the runner
+
+    def task_started(self, task: Task) -> None:
+        if self._wants(TaskStarted):
+            self._tell(TaskStarted(task))
+
+    def task_ended(self, outcome: Outcome, *, others_run: bool) -> None:
+        if self._watch is not None and isinstance(outcome, Finished):
+            self._watch.progress()
+        heard = self._sink is not None and self._sink.wants(TaskEnded)
+        if self._recorder is None and not heard:
+            return
+        fact = TaskEnded(outcome, others_run, self._run.output)
+        if self._recorder is not None:
+            self._recorder.task_ended(fact)
+        if self._sink is not None:
+            self._sink.tell(fact)
+
+    async def handler_begins(self, failed: Failed) -> None:
+        if self._recorder is not None:
+            await self._recorder.handler_begins(failed)
+
+    async def room(self) -> None:
+        if self._sink is not None:
+            await self._sink.room()
+
+    # Facts
+
+    def _wants(self, kind: type[Fact]) -> bool:
+        return self._printer is not None or (self._sink is not None and self._sink.wants(kind))
+
+    def _tell(self, fact: Fact) -> None:
+        if self._sink is not None:
+            self._sink.tell(fact)
+        if self._printer is not None:
+            self._printer.tell(fact)
+
+    def _tell_pause(self) -> None:
+        if self._wants(RunPaused):
+            self._tell(RunPaused(self._position))
+
+    def _tell_end(self, error: BaseException | None) -> None:
+        if self._wants(RunEnded):
+            self._tell(RunEnded(error))
+
+    def _print(self, outcomes: Sequence[Outcome]) -> None:
+        """Tell debug how tasks ended: afterwards, for a warning that is an error must not fail a task."""
+        for outcome in outcomes:
+            if self._printer is not None:
+                self._printer.tell(TaskEnded(outcome, False, self._run.output))
+
+    # Ends
 
     async def _nothing_to_do(self) -> None:
-        if self.recorder is not None:
-            end = RunEnd(status="success") if self.root else None
-            await self.recorder.run_stopped((), self.checkpoint_id, self.source, self.step, end)
+        if self._recorder is not None:
+            end = _SUCCESS if self._run.root else None
+            await self._recorder.run_stopped((), self._position, end)
 
-    async def _left(self, command: ParentCommand) -> None:
-        """Store what finished beside a command for a graph around this one, which ends this one."""
-        if self.root:
-            await self._stopped(command)
-        elif self.recorder is not None:
-            for task in self.tasks:
-                if task.writes is not None and not task.stored:
-                    self.recorder.task_finished(task)
-
-    async def _stopped(self, error: BaseException) -> None:
+    async def _ended_by(self, error: BaseException) -> None:
         """Store what finished before `error` stopped the run, and give the thread back."""
-        if self.recorder is None:
+        self._tell_end(error)
+        if self._recorder is None:
             return
-        end = None
-        if self.root and isinstance(error, ParentCommand):  # a thread of its own, left for another graph
-            end = RunEnd(status="success")
-        elif self.root:
-            end = RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
+        if isinstance(error, ParentCommand) and not self._run.root:
+            for outcome in self._outcomes:  # the commit of a graph around follows
+                if isinstance(outcome, Finished):
+                    self._recorder.task_left_behind(outcome)
+            return
+        end = recorded_end(error) if self._run.root else None
+        stop = partial(self._recorder.run_stopped, self._outcomes, self._position, end)
         try:
-            place = (self.checkpoint_id, self.source, self.step)
-            tasks = with_handlers(self.tasks)
-            await clean_up(partial(self.recorder.run_stopped, tasks, *place, end), CLEANUP_SECONDS)
+            await clean_up(stop, CLEANUP_SECONDS)
         except Exception as failure:
             if failure is not error:
                 add_note(error, f"What had finished could not be stored: {failure!r}")

@@ -1,271 +1,289 @@
-"""From a checkpoint and an input to the first superstep."""
+"""Openings: from what is stored and an input to the first superstep, a function for each way in."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 import uuid6
 
-from perdure.channels.named_barrier_value import arrived
-from perdure.checkpoint.base import CheckpointTuple, PendingWrite
-from perdure.constants import (
-    BRANCH,
-    ERROR,
-    ERROR_SOURCE,
-    INPUT,
-    JOIN,
-    NO_WRITES,
-    PULL,
-    RESERVED_SLOTS,
-    START,
-    TASKS,
-    is_trigger,
-)
+from perdure.checkpoint.base import CheckpointTuple
+from perdure.constants import PULL, START, is_trigger
 from perdure.data import Command
 from perdure.errors import MissingNodeError
-from perdure.pregel.lease.session import Session, Superstep
+from perdure.pregel.events.facts import SuperstepApplied, SuperstepStored, TaskEnded
 from perdure.pregel.plan.plan import Plan
-from perdure.pregel.run.loop import Loop
 from perdure.pregel.run.recorder import Recorder
-from perdure.pregel.run.renames import follow
-from perdure.pregel.run.request import RunRequest
+from perdure.pregel.run.renames import Followed, follow
+from perdure.pregel.run.restoring import require_destinations, require_nodes, restored
+from perdure.pregel.run.run import Run
 from perdure.pregel.step.apply import Applied, apply
-from perdure.pregel.step.commands import INPUT_SPEC, apply_command, command_id, command_task, kept_commands
+from perdure.pregel.step.commands import (
+    apply_command,
+    command_id,
+    command_writes,
+    input_task,
+    kept_commands,
+)
+from perdure.pregel.step.outcome import Finished, Outcome
 from perdure.pregel.step.prepare import fired_anywhere, prepare
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.work.handlers import restore_handler, with_handlers
+from perdure.pregel.step.task import Position, Superstep, Task, Writes
 
-logger = logging.getLogger("perdure")
-
-_REMEDY: Final = "If a node was renamed, say so: compile(renamed={'<old name>': '<new name>'})."
+NOWHERE = Position("", "input", -2)
 
 
-def stored_loop(
-    request: RunRequest,
-    session: Session,
-    head: CheckpointTuple | None,
-    parent: Task | None = None,
-    namespace: str = "",
-) -> Loop:
-    """A run on what is stored; below the node of `parent`, if that is given."""
-    plan = request.plan
-    followed = None if head is None else follow(plan, head)
-    head = None if followed is None else followed.stored
-    state = ThreadState(plan) if head is None else ThreadState.load(plan, head.checkpoint)
-    metadata = dict(request.settings.metadata)
-    if session.fence is not None:
-        metadata["run_id"] = session.fence.run_id
-    metadata["parents"] = {}
-    if parent is not None:
-        metadata["parents"] = {parent.superstep.namespace: parent.superstep.checkpoint_id}
-    recorder = Recorder(plan, state, session, namespace, head, metadata)
-    if followed is not None:
-        recorder.store_again(followed.channels)
-    root = parent is None
-    loop = Loop(request, state, session.ids, namespace, session=session, recorder=recorder, root=root)
-    if head is not None:
-        loop.checkpoint_id = id_of(head)
-        loop.source, loop.step = head.metadata.get("source", "loop"), head.metadata.get("step", -2)
-    return loop
+class Opened(NamedTuple):
+    """A run at the beginning of its first superstep.
+
+    Attributes:
+        recorder: None for a run that stores nothing.
+        tasks: those of the superstep; none if there is nothing to do.
+        known: what an earlier run has stored of their outcomes.
+        approved: whether the superstep was stopped before already, by a breakpoint which is passed now.
+        failure: why there are no tasks, where no input could be made for them.
+    """
+
+    state: ThreadState
+    recorder: Recorder | None
+    position: Position
+    tasks: Sequence[Task]
+    known: Sequence[Outcome] = ()
+    approved: bool = False
+    failure: Exception | None = None
 
 
-async def start(loop: Loop, given: Mapping[str, Any], head: CheckpointTuple | None = None) -> None:
-    """Write an input; what the thread still had to do is dropped, what commands wrote to its state is not."""
-    if head is not None and head.pending_writes:
-        _merge_commands(loop, kept_commands(follow(loop.plan, head).stored.pending_writes or ()).values())
-    superstep = loop.superstep()
-    written = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    written.writes = [(START, given)] if START in loop.plan.nodes else list(given.items())
-    dropped = _left_to_do(loop, superstep) if loop.state.versions else []
-    applied = await _apply_input(loop, [*dropped, written])
-    loop.put_values(applied.changed)
-    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
+# The ways in
 
 
-def _left_to_do(loop: Loop, superstep: Superstep) -> list[Task]:
-    """What the thread would do next, with what waits until nothing else is left; without inputs."""
-    versions = loop.state.versions
-    for foreign in [name for name in versions if is_trigger(name) and name not in loop.plan.channels]:
-        del versions[foreign]
-    for deferred in loop.plan.deferred & loop.plan.triggered.keys():
-        loop.state.finish(deferred)
-    return [
-        Task(loop.plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
-        for name, triggers in fired_anywhere(loop.plan, loop.state).items()
-    ]
-
-
-async def _record_opening(loop: Loop, source: str, changed: set[str]) -> None:
-    loop.source, loop.step = source, loop.step + 1
-    if loop.recorder is not None:
-        await loop.recorder.superstep_finished(
-            (), changed, loop.checkpoint_id, source=source, step=loop.step, rides=True
-        )
-
-
-async def start_with(loop: Loop, command: Command) -> None:
-    """Write a command to a thread that has nothing stored."""
-    applied = await _apply_input(loop, [command_task(loop.plan, command, loop.superstep())])
-    loop.put_values(applied.changed)
-    loop.tasks = prepare(loop.plan, loop.state, applied.updated, loop.superstep())
-
-
-async def _apply_input(loop: Loop, tasks: Sequence[Task]) -> Applied:
-    loop.checkpoint_id = loop.ids.next()
-    applied = apply(loop.state, tasks, loop.checkpoint_id, stored=loop.versioned)
-    await _record_opening(loop, "input", applied.changed)
-    return applied
-
-
-async def resume(
-    loop: Loop,
-    head: CheckpointTuple,
-    *,
-    fork: bool = False,
-    command: Command | None = None,
-    approved: bool = False,
-) -> None:
-    """Prepare what the thread still has to do, with what of it is stored already.
+async def opened(
+    run: Run, head: CheckpointTuple | None, given: Any, *, below: bool, approved: bool = True
+) -> Opened:
+    """Open a root run by the way that its input and its thread ask for.
 
     Args:
-        fork: whether to continue from below the head, on a checkpoint of its own that inherits no results.
+        head: the checkpoint to begin at; None where nothing is stored.
+        given: a mapping, a Command, or None to go on.
+        below: whether the thread has a newer checkpoint than `head`.
+    """
+    if head is None:
+        return await fresh(run, given)
+    if given is not None and not isinstance(given, Command):
+        return await renewed(run, head, given)
+    go_on = forked if below else resumed
+    return await go_on(run, head, given, approved=approved)
+
+
+async def orphaned(run: Run, head: CheckpointTuple | None, given: Any, *, below: bool, run_id: str) -> Opened:
+    """Open a run whose process is gone: on what it has stored, else on its recorded input.
+
+    It has not stopped yet at a breakpoint after what it has stored itself; but its fork is where it was told
+    to go on.
+    """
+    own = head is not None and head.metadata.get("run_id") == run_id
+    forked_here = head is not None and head.metadata.get("source") == "fork"
+    return await opened(run, head, given, below=below, approved=forked_here or not own)
+
+
+async def fresh(run: Run, given: Any) -> Opened:
+    """Open a run on what a caller gave, a mapping or a Command, where nothing is stored."""
+    state = ThreadState(run.plan)
+    thread = _Thread(run, state, _recorder(run, state, None), NOWHERE)
+    if isinstance(given, Command):
+        return await thread.begin(command_writes(run.plan, given))
+    return await thread.begin(_input_writes(run.plan, given))
+
+
+async def renewed(run: Run, head: CheckpointTuple, given: Mapping[str, Any]) -> Opened:
+    """Open a run on a new input: what the thread had left to do is dropped, its state is not.
+
+    What commands wrote to the state stays as well.
+    """
+    thread, followed = _stored(run, head)
+    thread.merge_commands(kept_commands(followed.stored.pending_writes or ()).values())
+    dropped = [Finished(task, [], 0) for task in thread.left_to_do()]
+    return await thread.begin(_input_writes(run.plan, given), dropped)
+
+
+async def resumed(
+    run: Run, head: CheckpointTuple, command: Command | None = None, *, approved: bool = False
+) -> Opened:
+    """Open a run on what the thread still has to do, with the outcomes of it that are stored already.
+
+    Args:
         command: what to write first.
         approved: whether going on here means to pass the breakpoint at which the thread stopped.
     """
-    followed = follow(loop.plan, head)
-    head = followed.stored
-    _require_nodes(loop.plan, head)
-    kept = kept_commands(head.pending_writes or ())
-    if fork:
-        loop.checkpoint_id = loop.ids.next()
-    changed = _merge_commands(loop, kept.values())
-    if fork:
-        kept.clear()
-        await _record_opening(loop, "fork", changed)
+    thread, followed = _stored(run, head)
+    pending = followed.stored.pending_writes or ()
+    require_nodes(run.plan, followed.stored)
+    kept = kept_commands(pending)
+    thread.merge_commands(kept.values())
     if command is not None:
-        _keep_command(loop, command, kept)
-    loop.approved = approved
-    try:
-        loop.tasks = prepare(loop.plan, loop.state, None, loop.superstep(resumed=True))
-    except MissingNodeError:
-        raise
-    except Exception as error:  # a schema refuses the state: an end of the run like any other
-        loop.failure = error
-    if not fork:
-        followed.mark(loop.tasks)
-        _require_destinations(loop.plan, head.pending_writes or ())
-        restore(loop.plan, loop.tasks, head.pending_writes or ())
-    loop.put_values()
-    for task in with_handlers(loop.tasks):
-        if task.writes is not None:
-            loop.put_update(task, cached=True)
+        thread.keep_command(command, kept)
+    tasks, failure = thread.due()
+    tasks = followed.marked(tasks)
+    require_destinations(run.plan, pending)
+    return thread.go_on(tasks, restored(run.plan, tasks, pending), approved, failure)
 
 
-def _keep_command(loop: Loop, command: Command, kept: Mapping[str, Writes]) -> None:
-    """Keep a command and merge what it writes, unless this run has done so before it was killed."""
-    task = command_task(loop.plan, command, loop.superstep())
-    fence = None if loop.session is None else loop.session.fence
-    task_id = command_id(str(uuid6.uuid7()) if fence is None else fence.run_id)
-    if task_id in kept or not task.writes:
-        return
-    if loop.recorder is not None:
-        loop.recorder.keep_command(task, task_id, len(kept))
-    _merge_commands(loop, [task.writes])
+async def forked(
+    run: Run, head: CheckpointTuple, command: Command | None = None, *, approved: bool = False
+) -> Opened:
+    """Open a run below a checkpoint that is not the newest: on one of its own, which inherits no results.
 
-
-def _merge_commands(loop: Loop, commands: Iterable[Writes]) -> set[str]:
-    changed: set[str] = set()
-    for writes in commands:
-        task, merged = apply_command(loop.state, loop.superstep(), writes, loop.checkpoint_id)
-        if loop.recorder is not None:
-            loop.recorder.merged(task, merged)
-        changed |= merged
-    return changed
-
-
-def restore(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) -> None:
-    """Give tasks that have finished before what they wrote; a task that only failed has not.
-
-    In place of one that failed with a handler, the handler goes on, or has finished.
+    Args: those of `resumed`.
     """
-    stored: dict[str, list[tuple[str, Any]]] = {}
-    errors: dict[str, str] = {}
-    handled: set[str] = set()
-    for task_id, channel, value in pending:
-        if channel not in RESERVED_SLOTS:
-            stored.setdefault(task_id, []).append((channel, value))
-        elif channel == ERROR:
-            errors[task_id] = value
-        elif channel == ERROR_SOURCE:
-            handled.add(task_id)
-    for task in tasks if stored or handled else ():
-        if task.id in handled:
-            handler = restore_handler(plan, task, errors.get(task.id, ""))
-            if handler is not None:
-                task = handler
-        if task.id in stored:
-            _restore_writes(plan, task, stored[task.id])
+    thread, followed = _stored(run, head)
+    require_nodes(run.plan, followed.stored)
+    kept = kept_commands(followed.stored.pending_writes or ()).values()
+    await thread.fork(kept)
+    if command is not None:
+        thread.keep_command(command, {})
+    tasks, failure = thread.due()
+    return thread.go_on(tasks, [], approved, failure)
 
 
-def _restore_writes(plan: Plan, task: Task, writes: list[tuple[str, Any]]) -> None:
-    task.writes = [write for write in writes if write[0] in plan.channels]
-    task.stored = True
-    _tell_dropped(plan, task, {name for name, _ in writes} - plan.channels.keys() - {NO_WRITES})
+async def child(run: Run, given: Any, head: CheckpointTuple | None) -> Opened:
+    """Open the run of a graph that a node invokes.
+
+    If the task ran before, in an attempt that failed or a process that is gone, the child continues what is
+    stored of it, which holds what this very call wrote.
+    """
+    return await (fresh(run, given) if head is None else resumed(run, head))
 
 
-def _tell_dropped(plan: Plan, task: Task, channels: set[str]) -> None:
-    for channel in sorted(channels):
-        logger.warning(
-            "Task %s of node %r wrote to %r, which graph %r no longer has; the write is dropped.",
-            task.id,
-            task.name,
-            channel,
-            plan.name,
+# What they share
+
+
+def _recorder(run: Run, state: ThreadState, followed: Followed | None) -> Recorder | None:
+    session = run.session
+    if session is None:
+        return None
+    metadata = dict(run.settings.metadata)
+    if session.fence is not None:
+        metadata["run_id"] = session.fence.run_id
+    metadata["parents"] = {}
+    if not run.root and run.scope.above is not None:
+        above = run.scope.above.task.superstep
+        metadata["parents"] = {above.namespace.text: above.checkpoint_id}
+    head, renamed = (None, ()) if followed is None else (followed.stored, followed.channels)
+    return Recorder(run.plan, state, session, run.namespace, head, metadata, renamed)
+
+
+def _stored(run: Run, head: CheckpointTuple) -> tuple[_Thread, Followed]:
+    followed = follow(run.plan, head)
+    stored = followed.stored
+    state = ThreadState.load(run.plan, stored.checkpoint)
+    position = Position(id_of(stored), stored.metadata.get("source", "loop"), stored.metadata.get("step", -2))
+    return _Thread(run, state, _recorder(run, state, followed), position), followed
+
+
+def _input_writes(plan: Plan, given: Mapping[str, Any]) -> Writes:
+    return [(START, given)] if START in plan.nodes else list(given.items())
+
+
+class _Thread:
+    """A thread while a run opens it."""
+
+    __slots__ = ("_position", "_recorder", "_run", "_state")
+
+    def __init__(self, run: Run, state: ThreadState, recorder: Recorder | None, position: Position) -> None:
+        self._run = run
+        self._state = state
+        self._recorder = recorder
+        self._position = position
+
+    def _superstep(self, *, resumed: bool = False) -> Superstep:
+        position, run = self._position, self._run
+        return Superstep(
+            position.checkpoint_id, run.namespace, position.step + 1, run.settings.recursion_limit, resumed
         )
 
+    async def begin(self, writes: Writes, dropped: Sequence[Finished] = ()) -> Opened:
+        """Write an input, and prepare what it starts."""
+        written = Finished(input_task(self._superstep()), writes, len(writes))
+        checkpoint_id = self._run.ids.next()
+        self._position = self._position._replace(checkpoint_id=checkpoint_id)
+        stored = self._recorder is not None
+        applied: Applied = apply(self._state, [*dropped, written], checkpoint_id, stored=stored)
+        await self._record("input", applied.changed)
+        self._tell_state(applied.changed)
+        tasks = prepare(self._run.plan, self._state, applied.updated, self._superstep())
+        return Opened(self._state, self._recorder, self._position, tasks)
 
-def _require_destinations(plan: Plan, pending: Sequence[PendingWrite]) -> None:
-    """A node that has finished must not lead nowhere because the next one was renamed meanwhile."""
-    for _, channel, _ in pending:
-        if is_trigger(channel) and channel not in plan.channels:
-            raise MissingNodeError(
-                f"A node of the thread has finished and goes on to {channel!r}, which graph {plan.name!r} "
-                f"does not have: a node or an edge was renamed or removed while the thread waited. {_REMEDY}"
-            )
+    async def _record(self, source: str, changed: set[str]) -> None:
+        self._position = Position(self._position.checkpoint_id, source, self._position.step + 1)
+        if self._recorder is not None:
+            fact = SuperstepApplied(self._position, (), changed, self._state, self._run.output, False)
+            await self._recorder.superstep_applied(fact, rides=True)
 
+    def left_to_do(self) -> list[Task]:
+        """Return the tasks that the thread would run next, and those deferred to its end; without inputs."""
+        state, plan = self._state, self._run.plan
+        for foreign in [name for name in state.versions if is_trigger(name) and name not in plan.channels]:
+            del state.versions[foreign]
+        for deferred in plan.deferred & plan.triggered.keys():
+            state.finish(deferred)
+        superstep = self._superstep()
+        return [
+            Task(plan.nodes[name], (PULL, name), tuple(triggers), None, superstep)
+            for name, triggers in fired_anywhere(plan, state).items()
+        ]
 
-def _require_nodes(plan: Plan, head: CheckpointTuple) -> None:
-    """A thread that waits on a node which is gone must not seem to have ended."""
-    for name in missing_nodes(plan, head):
-        raise MissingNodeError(
-            f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
-            f"Its nodes are: {', '.join(node for node in plan.nodes if node != START)}. {_REMEDY}"
-        )
+    async def fork(self, commands: Iterable[Writes]) -> None:
+        """Go on from a checkpoint of the run's own, which holds what commands wrote to the old one."""
+        self._position = self._position._replace(checkpoint_id=self._run.ids.next())
+        await self._record("fork", self.merge_commands(commands))
 
+    def keep_command(self, command: Command, kept: Mapping[str, Writes]) -> None:
+        """Keep a command and merge what it writes, unless this run has done so before it was killed."""
+        writes = command_writes(self._run.plan, command)
+        fence = None if self._run.session is None else self._run.session.fence
+        task_id = command_id(str(uuid6.uuid7()) if fence is None else fence.run_id)
+        if task_id in kept or not writes:
+            return
+        if self._recorder is not None:
+            self._recorder.keep_command(self._superstep(), writes, task_id, len(kept))
+        self.merge_commands([writes])
 
-def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
-    """The nodes that a thread waits on and the graph does not have."""
-    written = list(head.checkpoint["channel_values"].items())
-    for writes in kept_commands(head.pending_writes or ()).values():
-        written += writes
-    awaited = {_awaited_node(channel, value) for channel, value in written if channel not in plan.channels}
-    awaited |= {send.node for channel, sends in written if channel == TASKS for send in sends}
-    return sorted(name for name in awaited if name is not None and name not in plan.nodes)
+    def merge_commands(self, commands: Iterable[Writes]) -> set[str]:
+        """Merge what commands wrote beside the checkpoint; return the channels that changed."""
+        changed: set[str] = set()
+        for writes in commands:
+            position = self._position
+            finished, merged = apply_command(self._state, self._superstep(), writes, position.checkpoint_id)
+            if self._recorder is not None:
+                self._recorder.merged(finished, merged)
+            changed |= merged
+        return changed
 
+    def due(self) -> tuple[list[Task], Exception | None]:
+        """Return the tasks that the thread still has to do, or why no input could be made for them."""
+        try:
+            return prepare(self._run.plan, self._state, None, self._superstep(resumed=True)), None
+        except MissingNodeError:
+            raise
+        except Exception as error:  # a schema refuses the state: an end of the run like any other
+            return [], error
 
-def _awaited_node(channel: str, stored: Any) -> str | None:
-    """The node that a stored trigger is about to start, if it is one and does."""
-    if channel.startswith(BRANCH):
-        return channel.removeprefix(BRANCH)
-    if channel.startswith(JOIN) and isinstance(stored, list | dict):
-        starts, _, end = channel.removeprefix(JOIN).rpartition(":")
-        if set("+".join(arrived(stored)).split("+")) == set(starts.split("+")):
-            return end
-    return None
+    def go_on(
+        self, tasks: Sequence[Task], known: Sequence[Outcome], approved: bool, failure: Exception | None
+    ) -> Opened:
+        """Tell readers where the thread stands, and what of its superstep is known."""
+        self._tell_state(None)
+        sink, output = self._run.sink, self._run.output
+        if sink is not None and sink.wants(TaskEnded):
+            for outcome in known:
+                sink.tell(TaskEnded(outcome, True, output))
+        return Opened(self._state, self._recorder, self._position, tasks, known, approved, failure)
+
+    def _tell_state(self, changed: set[str] | None) -> None:
+        sink = self._run.sink
+        if sink is not None and sink.wants(SuperstepStored):
+            sink.tell(SuperstepStored(self._position, changed, self._state, self._run.output))
 
 
 def id_of(stored: CheckpointTuple) -> str:
+    """Return the id of a stored checkpoint."""
     return stored.checkpoint["id"]

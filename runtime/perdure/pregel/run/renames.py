@@ -1,4 +1,4 @@
-"""A thread that was stored when nodes had other names, read as if they had had those of today.
+"""Renamed nodes: a thread that was stored under other names, read as if they had been those of today.
 
 The task that waits on a renamed node stays the task that it was: it keeps the id, and the namespace, that
 it had under the old name, so what is stored of it, and of graphs below it, is found. From the next
@@ -7,7 +7,7 @@ superstep on, everything is stored under the new names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,12 +33,11 @@ class Followed:
     channels: Mapping[str, str] = field(default_factory=dict)
     sends: Mapping[int, str] = field(default_factory=dict)
 
-    def mark(self, tasks: Iterable[Task]) -> None:
-        """Tell the tasks that were prepared from `stored` what they were when it was stored."""
+    def marked(self, tasks: list[Task]) -> list[Task]:
+        """Return the tasks prepared from `stored`, each with its identity from when it was stored."""
         if not (self.channels or self.sends):
-            return
-        for task in tasks:
-            task.former = self._former(task)
+            return tasks
+        return [task._replace(former=self._former(task)) for task in tasks]
 
     def _former(self, task: Task) -> FormerTask | None:
         triggers = tuple(sorted(self.channels.get(trigger, trigger) for trigger in task.triggers))
@@ -54,7 +53,7 @@ class Followed:
 
 
 def follow(plan: Plan, stored: CheckpointTuple) -> Followed:
-    """A stored thread, in today's names for nodes."""
+    """Return a stored thread in today's names for nodes."""
     if not plan.renamed:
         return Followed(stored=stored)
     checkpoint = stored.checkpoint
@@ -81,7 +80,7 @@ def follow(plan: Plan, stored: CheckpointTuple) -> Followed:
 
 
 def _channel(plan: Plan, name: str) -> str:
-    """What a stored trigger is called now; other channels, and triggers that are gone, keep their name."""
+    """Return a stored trigger's name of today; other channels, and triggers that are gone, keep theirs."""
     if name in plan.channels or not is_trigger(name):
         return name
     starts, _, end = name.removeprefix(JOIN).rpartition(":")
@@ -97,7 +96,7 @@ def _starts(plan: Plan, starts: str) -> str:
 
 
 def _value(plan: Plan, name: str, value: Any) -> Any:
-    """A channel's stored value: Sends to nodes, and the names that a join has seen."""
+    """Return a channel's stored value in today's names: those of Sends, and those that a join has seen."""
     if name == TASKS:
         return [_send(plan, send) for send in value]
     if not name.startswith(JOIN):
@@ -120,7 +119,7 @@ def _write(plan: Plan, write: PendingWrite) -> PendingWrite:
 
 
 def _seen(plan: Plan, stored: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Which versions each node has seen; what is known of both names counts for the node."""
+    """Return the versions that each node has seen; what is known of both names counts for the node."""
     seen: dict[str, dict[str, str]] = {}
     for node, versions in stored.items():
         known = seen.setdefault(plan.renamed.get(node, node), {})

@@ -1,24 +1,27 @@
-"""A run as asked for."""
+"""A run as asked for, and as its claim records it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.checkpoint.base import BaseCheckpointSaver, Orphan
-from perdure.clock import Clock
-from perdure.config import RunSettings
+import uuid6
+
+from perdure.checkpoint.base import BaseCheckpointSaver, ClaimRequest, LeasedSaver, Orphan
+from perdure.checkpoint.serde.json import exact_json
+from perdure.config import ADDRESS, RunSettings, parse_config
 from perdure.data import Durability
-from perdure.pregel.events.sink import Events
+from perdure.errors import UnserializableValueError
 from perdure.pregel.plan.plan import Plan
-from perdure.pregel.run.breakpoints import Breakpoints
-from perdure.pregel.work.scope import Scope
+from perdure.pregel.run.breakpoints import Breakpoints, breakpoints
+from perdure.pregel.step.commands import recorded
+from perdure.pregel.work.running import Scope
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What run, of which graph, on what.
+    """A run as asked for.
 
     Attributes:
         input: None continues what is stored.
@@ -32,7 +35,6 @@ class RunRequest:
     saver: BaseCheckpointSaver | bool | None
     durability: Durability
     output_keys: str | Sequence[str]
-    events: Events | None = None
     breakpoints: Breakpoints | None = None
     orphan: Orphan | None = None
 
@@ -40,10 +42,63 @@ class RunRequest:
     def settings(self) -> RunSettings:
         return self.scope.settings
 
-    @property
-    def clock(self) -> Clock:
-        return self.scope.clock
-
     def with_settings(self, settings: RunSettings) -> RunRequest:
-        """The same run, differently configured."""
+        """Return the request, differently configured."""
         return replace(self, scope=replace(self.scope, settings=settings))
+
+    def continuing(self, orphan: Orphan) -> RunRequest:
+        """Return the request as one to continue an orphan, as that was asked for."""
+        configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
+        config = dict(orphan.config)
+        stops = breakpoints(config.pop("interrupt_before", ()), config.pop("interrupt_after", ()))
+        settings = parse_config({**config, "configurable": configurable})
+        return replace(
+            self.with_settings(settings), orphan=orphan, durability=orphan.durability, breakpoints=stops
+        )
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """The checkpoint to begin at; None for the newest, on which a successor goes on."""
+        started = self.orphan is not None and self.orphan.started
+        return None if started else self.settings.checkpoint_id
+
+    def claim(self, saver: LeasedSaver, thread_id: str) -> ClaimRequest:
+        """Return the claim that records all that a successor of this run would need."""
+        settings, orphan = self.settings, self.orphan
+        try:
+            recorded_input = saver.serde.dumps(recorded(self.input))
+        except UnserializableValueError as error:
+            raise UnserializableValueError(f"The input cannot be recorded: {error}") from error
+        return ClaimRequest(
+            thread_id=thread_id,
+            run_id=orphan.run_id if orphan is not None else settings.run_id or str(uuid6.uuid7()),
+            graph=self.plan.name,
+            signature=self.plan.signature,
+            input=recorded_input,
+            config=_recorded_config(settings, self.breakpoints),
+            durability=self.durability,
+            checkpoint_id=self.checkpoint_id,
+            successor_of=orphan.epoch if orphan is not None else None,
+        )
+
+
+def _recorded_config(settings: RunSettings, stops: Breakpoints | None) -> dict[str, Any]:
+    """Return the config that a successor must be called with, beside thread and input."""
+    return {
+        "interrupt_before": [] if stops is None else sorted(stops.before),
+        "interrupt_after": [] if stops is None else sorted(stops.after),
+        "configurable": {**_storable(settings.configurable), "checkpoint_id": settings.checkpoint_id},
+        "recursion_limit": settings.recursion_limit,
+        "max_concurrency": settings.max_concurrency,
+        "metadata": dict(settings.metadata),
+        "tags": list(settings.tags),
+    }
+
+
+def _storable(configurable: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what another process can be given of a config: no addresses, and no objects of this one."""
+    return {
+        key: value
+        for key, value in configurable.items()
+        if key not in ADDRESS and (type(value) is str or exact_json(value) is not None)
+    }

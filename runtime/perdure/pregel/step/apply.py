@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel
@@ -11,11 +10,13 @@ from perdure.constants import MISSING, TASKS
 from perdure.ids import make_version
 from perdure.pregel.plan.plan import NodeSpec
 from perdure.pregel.step.failures import add_note
+from perdure.pregel.step.outcome import Finished, Outcome, writes_in
 from perdure.pregel.step.routing import called
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task
 
-_BY_PATH = attrgetter("path")
+
+def _path(outcome: Outcome) -> tuple[str | int, ...]:
+    return outcome.task.path
 
 
 class Applied(NamedTuple):
@@ -32,9 +33,16 @@ class Applied(NamedTuple):
 
 
 def apply(
-    state: ThreadState, tasks: Sequence[Task], checkpoint_id: str, *, stored: bool = True, real: bool = True
+    state: ThreadState,
+    outcomes: Sequence[Outcome],
+    checkpoint_id: str,
+    *,
+    stored: bool = True,
+    real: bool = True,
 ) -> Applied:
     """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
+
+    A task whose error handler took over counts as one that wrote nothing.
 
     If nothing that was written starts a task, what waits for that is released.
 
@@ -48,16 +56,17 @@ def apply(
     Writes that no superstep made are not `real`: they clear nothing that they do not write to, and
     release nothing.
     """
-    if len(tasks) == 1:
-        ordered, preview = tasks, tasks[0].preview
+    if len(outcomes) == 1:
+        [only] = ordered = outcomes
+        preview = only.preview.channels if isinstance(only, Finished) else None
     else:
-        ordered, preview = sorted(tasks, key=_BY_PATH), None
+        ordered, preview = sorted(outcomes, key=_path), None
     grouped = _group(ordered)
     lowered = state.raised.difference(grouped) if real else set()
     before: list[tuple[str, Any]] | None = [] if stored else None
     try:
-        changed = _consume(state, tasks, before) if state.plan.barriers else set()
-        updated = _write(state, ordered, grouped, None if preview is None else preview.channels, before)
+        changed = _consume(state, outcomes, before) if state.plan.barriers else set()
+        updated = _write(state, ordered, grouped, preview, before)
         if real and state.plan.deferred and not _starts_anything(state, updated):
             updated = list(dict.fromkeys(updated + _release(state, before)))
     except BaseException:
@@ -71,7 +80,7 @@ def apply(
             state.clear(name)
             changed.add(name)
     if stored:
-        _mark_seen(state, tasks)
+        _mark_seen(state, outcomes)
         state.counter += 1
         _set_versions(state, make_version(state.counter, checkpoint_id), changed)
     return Applied(changed, updated)
@@ -99,10 +108,12 @@ def _set_versions(state: ThreadState, version: str, changed: set[str]) -> None:
             versions.pop(name, None)
 
 
-def _consume(state: ThreadState, tasks: Sequence[Task], before: list[tuple[str, Any]] | None) -> set[str]:
+def _consume(
+    state: ThreadState, outcomes: Sequence[Outcome], before: list[tuple[str, Any]] | None
+) -> set[str]:
     """Let the barriers that triggered tasks know it, before anything new is written to them."""
     barriers = state.plan.barriers
-    triggers = {trigger for task in tasks for trigger in task.triggers if trigger in barriers}
+    triggers = {trigger for ran in outcomes for trigger in ran.task.triggers if trigger in barriers}
     if before is not None:
         before.extend((trigger, state.stored(trigger)) for trigger in triggers)
     return {trigger for trigger in triggers if state.consume(trigger)}
@@ -133,18 +144,19 @@ def _release(state: ThreadState, before: list[tuple[str, Any]] | None) -> list[s
     return [name for name in deferred if state.finish(name)]
 
 
-def _mark_seen(state: ThreadState, tasks: Sequence[Task]) -> None:
+def _mark_seen(state: ThreadState, outcomes: Sequence[Outcome]) -> None:
     versions, seen = state.versions, state.seen
-    for task in tasks:
+    for outcome in outcomes:
+        task = outcome.task
         for trigger in task.triggers:
             if trigger in versions:
                 seen.setdefault(task.spec.name, {})[trigger] = versions[trigger]
 
 
-def _group(tasks: Sequence[Task]) -> dict[str, list[Any]]:
+def _group(outcomes: Sequence[Outcome]) -> dict[str, list[Any]]:
     grouped: dict[str, list[Any]] = {}
-    for task in tasks:
-        for name, value in task.writes or ():
+    for outcome in outcomes:
+        for name, value in writes_in(outcome):
             if name in grouped:
                 grouped[name].append(value)
             else:
@@ -154,7 +166,7 @@ def _group(tasks: Sequence[Task]) -> dict[str, list[Any]]:
 
 def _write(
     state: ThreadState,
-    tasks: Sequence[Task],
+    outcomes: Sequence[Outcome],
     grouped: dict[str, list[Any]],
     preview: dict[str, BaseChannel[Any, Any]] | None,
     before: list[tuple[str, Any]] | None,
@@ -174,14 +186,14 @@ def _write(
             try:
                 changed = state.write(name, values)
             except Exception as error:
-                add_note(error, f"While merging what {_writers(tasks, name)} wrote to state key {name!r}")
+                add_note(error, f"While merging what {_writers(outcomes, name)} wrote to state key {name!r}")
                 raise
             if changed:
                 updated.append(name)
     return updated
 
 
-def _writers(tasks: Sequence[Task], name: str) -> str:
+def _writers(outcomes: Sequence[Outcome], name: str) -> str:
     """Who wrote to a channel, in the order of merging; a node that was sent to several times, once."""
-    writers = [task.name for task in tasks for written, _ in task.writes or () if written == name]
+    writers = [ran.task.name for ran in outcomes for written, _ in writes_in(ran) if written == name]
     return ", ".join(map(called, dict.fromkeys(writers)))

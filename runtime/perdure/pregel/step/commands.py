@@ -1,4 +1,4 @@
-"""A Command as an input: its writes are kept beside the checkpoint it came to, and applied when that is read.
+"""Commands as inputs: their writes are kept beside a checkpoint, and applied whenever that is read.
 
 So the tasks that the thread had left to do keep their ids, and what of them is stored already stays theirs.
 """
@@ -13,12 +13,12 @@ from perdure.checkpoint.base import PendingWrite
 from perdure.constants import INPUT, MISSING, PULL, TASKS, branch_channel
 from perdure.data import Command
 from perdure.errors import EmptyInputError, InvalidUpdateError, NoCheckpointerError
-from perdure.pregel.lease.session import Superstep
 from perdure.pregel.plan.plan import Calling, NodeSpec, Plan
 from perdure.pregel.step.apply import apply, release
+from perdure.pregel.step.outcome import Finished
 from perdure.pregel.step.prepare import fired_anywhere
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task, Writes
+from perdure.pregel.step.task import Superstep, Task, Writes
 from perdure.pregel.step.writes import writes_of
 
 INPUT_SPEC: Final = NodeSpec(name=INPUT, action=lambda given: given, calling=Calling.INPUT, triggers=())
@@ -28,7 +28,7 @@ _PREFIX: Final = "00000000-0000-0000-0000-"
 """Of the task ids under which commands are kept; the rest names the run, so that none is kept twice."""
 
 
-def check_command(plan: Plan, command: Command, superstep: Superstep, *, stored: bool) -> None:
+def check_command(plan: Plan, command: Command, *, stored: bool) -> None:
     """Refuse, before anything is touched, a command that means nothing here."""
     if command.graph is not None:
         raise InvalidUpdateError(
@@ -45,11 +45,11 @@ def check_command(plan: Plan, command: Command, superstep: Superstep, *, stored:
             "Received empty Command input: it has neither update, nor resume, nor goto. To go on with what "
             "the thread has left to do, pass None."
         )
-    command_task(plan, command, superstep)
+    command_writes(plan, command)
 
 
 def recorded(given: Any) -> Any:
-    """An input as a claim records it. Other inputs are mappings, so a Command may be a tuple."""
+    """Return an input as a claim records it. Other inputs are mappings, so a Command may be a tuple."""
     if not isinstance(given, Command):
         return given
     parts = (given.update, given.goto)
@@ -57,7 +57,7 @@ def recorded(given: Any) -> Any:
 
 
 def given(recorded: Any) -> Any:
-    """An input from what was recorded of it."""
+    """Return an input from its record."""
     if not isinstance(recorded, tuple):
         return recorded
     update, goto, *resume = recorded
@@ -65,24 +65,27 @@ def given(recorded: Any) -> Any:
 
 
 def only_resumes(given: Any) -> bool:
-    """Whether an input brings nothing but the wish to go on."""
+    """Return whether an input brings nothing but the wish to go on."""
     return given is None or (isinstance(given, Command) and given.update is None and not given.goto)
 
 
-def command_task(plan: Plan, command: Command, superstep: Superstep) -> Task:
-    """What a command writes, as a task that has finished."""
-    task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
-    task.writes = writes_of(plan, task, Command(update=command.update, goto=command.goto))
-    return task
+def command_writes(plan: Plan, command: Command) -> Writes:
+    """Return what a command writes, as if a node had returned it."""
+    return writes_of(plan, INPUT_SPEC, Command(update=command.update, goto=command.goto))
+
+
+def input_task(superstep: Superstep) -> Task:
+    """Return the pseudo task that an input's writes belong to."""
+    return Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
 
 
 def command_id(run_id: str) -> str:
-    """The task id under which a run keeps its command."""
+    """Return the task id under which a run keeps its command."""
     return _PREFIX + blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
 def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
-    """What commands wrote to a checkpoint, in the order in which they came, by the id they are kept under."""
+    """Return the writes of the commands kept beside a checkpoint, in their order, by the id of each."""
     kept: dict[str, Writes] = {}
     for task_id, channel, value in pending:
         if task_id.startswith(_PREFIX):
@@ -92,30 +95,30 @@ def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
 
 def apply_command(
     state: ThreadState, superstep: Superstep, writes: Writes, checkpoint_id: str
-) -> tuple[Task, set[str]]:
+) -> tuple[Finished, set[str]]:
     """Merge what one command wrote; what the thread had left to do, it still has.
 
     Several are merged one after the other, as they came: each may write to a key that takes one value.
     To go to a node that is about to run anyway adds nothing: its task stays what it is, and so what of it is
     stored already counts.
 
-    Returns the writes as a task, and the channels that changed.
+    Returns the writes as an outcome, and the channels that changed.
     """
-    task = Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
     due = {branch_channel(name) for name in fired_anywhere(state.plan, state)}
-    task.writes = [write for write in _known(state.plan, writes) if write[0] not in due]
-    if any(name == TASKS for name, _ in task.writes) and TASKS in state.transient:
-        task.writes[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
-    if not task.writes:
-        return task, set()
-    changed = apply(state, [task], checkpoint_id, real=False).changed
+    merged = [write for write in _known(state.plan, writes) if write[0] not in due]
+    if any(name == TASKS for name, _ in merged) and TASKS in state.transient:
+        merged[:0] = [(TASKS, sent) for sent in state.channels[TASKS].get()]
+    finished = Finished(input_task(superstep), merged, len(merged))
+    if not merged:
+        return finished, set()
+    changed = apply(state, [finished], checkpoint_id, real=False).changed
     if state.plan.deferred and TASKS not in state.transient and not fired_anywhere(state.plan, state):
         changed |= release(state, checkpoint_id)
-    return task, changed
+    return finished, changed
 
 
 def _known(plan: Plan, writes: Writes) -> Writes:
-    """The writes without those to channels, and Sends to nodes, that the graph does not have any more."""
+    """Return the writes without those to channels and nodes that the graph does not have any more."""
     known: Writes = []
     for name, value in writes:
         if name == TASKS:

@@ -1,15 +1,14 @@
-"""What is said of failures, and what counts as one: errors beside signals, several at once."""
+"""Several failures at once, errors beside signals, and the notes that errors carry."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from perdure.errors import GraphBubbleUp, failures_of
-from perdure.pregel.step.task import Task
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """`error.add_note(note)`, also for an error whose class lets nobody set attributes."""
+    """Add a note to an error, even if its class lets nobody set attributes."""
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
         notes.append(note)
@@ -18,7 +17,7 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The signal in `error`, if it counts; else `error`, without any signals that it holds."""
+    """Return the signal in an error group that holds nothing else; else the error, without its signals."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     signals, errors = error.split(GraphBubbleUp)
@@ -28,7 +27,7 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """What a group, and the groups in it, are made of; an error that is none, itself."""
+    """Yield the errors in a group and in the groups inside it; an error that is no group, itself."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from leaves(part)
@@ -36,14 +35,17 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-def first_failure(failed: Sequence[Task]) -> BaseException:
-    """What stops a run whose tasks failed in this order, with what the others raised attached.
+def first_failure(failures: Sequence[tuple[str, BaseException]]) -> BaseException:
+    """Return the failure that stops a run, with the others attached.
 
-    That is the first error; but a signal only if there is no error, and before both what ends programs.
+    It is the first error. A signal counts only where there is no error, and before both comes what ends
+    programs, such as KeyboardInterrupt.
+
+    Args:
+        failures: pairs of a node's name and what it raised, the first one first.
     """
-    errors = [(task.name, task.error) for task in failed if task.error is not None]
-    _, first = min(errors, key=lambda pair: _rank(pair[1]))
-    attach(first, [(name, error) for name, error in errors if not isinstance(error, GraphBubbleUp)])
+    _, first = min(failures, key=lambda pair: _rank(pair[1]))
+    attach(first, [(name, error) for name, error in failures if not isinstance(error, GraphBubbleUp)])
     return first
 
 
@@ -54,7 +56,7 @@ def _rank(error: BaseException) -> int:
 
 
 def attach(first: BaseException, others: Iterable[tuple[str, BaseException]]) -> None:
-    """Let `failures_of(first)`, and its notes, tell what else was raised in its superstep, by which node."""
+    """Attach the other errors of a superstep to the first, for `failures_of` and as notes with the node."""
     siblings = list(failures_of(first)[1:])
     known = {id(first), *map(id, siblings)}
     for name, error in others:

@@ -11,13 +11,12 @@ from perdure.constants import MISSING, PULL, PUSH, START, TASKS
 from perdure.data import Send
 from perdure.errors import MissingNodeError
 from perdure.ids import path_text
-from perdure.pregel.lease.session import Superstep
 from perdure.pregel.plan.limits import timeout_policy
 from perdure.pregel.plan.plan import NodeSpec, Plan, Policies
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.read import read
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task
+from perdure.pregel.step.task import Superstep, Task
 
 PUSH_TRIGGERS = (PUSH,)
 _NO_POLICIES = Policies()
@@ -111,11 +110,10 @@ def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
                 f"The thread holds a Send to node {send.node!r}, which graph {plan.name!r} does not have. "
                 f"Its nodes are: {', '.join(name for name in plan.nodes if name != START)}."
             )
-        task = Task(spec, (PUSH, index), PUSH_TRIGGERS, shallow_copy(send.arg), superstep)
         if send.timeout is not None:
-            policy = timeout_policy(send.timeout)
-            task.policies = replace(spec.policies or _NO_POLICIES, timeout=policy)
-        tasks.append(task)
+            policies = replace(spec.policies or _NO_POLICIES, timeout=timeout_policy(send.timeout))
+            spec = replace(spec, policies=policies)
+        tasks.append(Task(spec, (PUSH, index), PUSH_TRIGGERS, shallow_copy(send.arg), superstep))
     return tasks
 
 
@@ -126,7 +124,7 @@ def given_again(state: ThreadState, task: Task) -> Any:
     """
     kind, place, *_ = task.path
     if kind == PULL:
-        spec = task.spec if task.failure is None else state.plan.nodes[task.failure.node]
+        spec = task.spec if task.handles is None else state.plan.nodes[task.handles.node]
         return _given(spec, state, task.superstep)
     arg = state.channels[TASKS].get()[place].arg
     if type(arg) is dict:  # a state, or part of one: what a node is given of that are copies, key by key

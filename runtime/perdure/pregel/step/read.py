@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.channels.base import shallow_copy
-from perdure.pregel.lease.session import Superstep
 from perdure.pregel.plan.plan import Reader
 from perdure.pregel.step.state import ThreadState
+from perdure.pregel.step.task import Superstep
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -1,26 +1,21 @@
-"""Where a node's result goes: destinations that it names, and the conditional edges that leave it."""
+"""Destinations: the writes that start the nodes named by commands, Sends and conditional edges."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from inspect import isawaitable
 from typing import Any
 
-from perdure.channels.base import shallow_copy
 from perdure.constants import END, INPUT, START, TASKS, branch_channel
 from perdure.data import Send
 from perdure.errors import InvalidUpdateError
 from perdure.pregel.plan.limits import timeout_policy
 from perdure.pregel.plan.names import nearest
 from perdure.pregel.plan.plan import Branch, Calling, Plan
-from perdure.pregel.step.read import read
-from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.work.injection import injected
+from perdure.pregel.step.task import Writes
 
 
 def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
-    """The write that starts `target` in the next superstep; none for END.
+    """Return the write that starts `target` in the next superstep; none for END.
 
     Raises InvalidUpdateError, naming the nearest node, if there is no such node.
     """
@@ -47,7 +42,7 @@ def destination(plan: Plan, source: str, said_by: str, target: Any) -> Writes:
 
 
 def called(source: str) -> str:
-    """A node as messages call it."""
+    """Return a node as messages call it."""
     return "the input" if source in (START, INPUT) else repr(source)
 
 
@@ -64,47 +59,25 @@ def _check_timeout(plan: Plan, source: str, said_by: str, send: Send) -> None:
         )
 
 
-async def route(plan: Plan, state: ThreadState, task: Task, writes: Writes, result: Any = None) -> None:
-    """Follow the task's conditional edges, which see the state with the task's own writes applied.
-
-    Args:
-        result: what the task's action returned.
-    """
-    task.preview = state.preview(writes)
-    task.routed = len(writes)
-    for branch in task.spec.branches:
-        given = read(branch.reader, state, task.superstep, task.preview.values)
-        if branch.sees_result and isinstance(result, dict):
-            for key in result:
-                if key not in plan.state_keys:
-                    given[key] = shallow_copy(result[key])
-        chosen = (
-            branch.path(given, **injected(task, branch.injects)) if branch.injects else branch.path(given)
-        )
-        if isawaitable(chosen):
-            chosen = await chosen
-        for target in targets(chosen):
-            writes.extend(_follow(plan, task, branch, target))
-
-
 def targets(chosen: Any) -> Sequence[Any]:
-    """One destination, or several."""
+    """Return one destination, or several, as a sequence."""
     return chosen if isinstance(chosen, list | tuple) else (chosen,)
 
 
-def _follow(plan: Plan, task: Task, branch: Branch, target: Any) -> Writes:
+def follow_branch(plan: Plan, node: str, branch: Branch, target: Any) -> Writes:
+    """Return the write that a conditional edge makes for one destination that its path chose."""
     said_by = f"Conditional edge {branch.name!r}"
     if branch.ends is not None and not isinstance(target, Send):
         if isinstance(target, Hashable) and target in branch.ends:
             target = branch.ends[target]
         elif target is not None:
             raise InvalidUpdateError(
-                f"{said_by} of {task.name!r} returned {target!r}, which its path_map does not have: "
+                f"{said_by} of {node!r} returned {target!r}, which its path_map does not have: "
                 f"{', '.join(map(repr, branch.ends))}."
             )
     if target is None or target == START:
         raise InvalidUpdateError(
-            f"Branch did not return a valid destination: {said_by} of {task.name!r} returned {target!r}; "
+            f"Branch did not return a valid destination: {said_by} of {node!r} returned {target!r}; "
             "return a node's name, a Send, a list of them, or END."
         )
-    return destination(plan, task.name, said_by, target)
+    return destination(plan, node, said_by, target)

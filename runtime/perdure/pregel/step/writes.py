@@ -1,82 +1,69 @@
-"""What a node's return value writes."""
+"""The writes that a node's return value stands for."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from inspect import isawaitable
 from typing import Any
 
-from perdure.channels.base import shallow_copy
 from perdure.constants import INPUT, ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
 from perdure.pregel.plan.names import nearest
-from perdure.pregel.plan.plan import Plan
+from perdure.pregel.plan.plan import NodeSpec, Plan
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.objects import attributes, is_annotated
 from perdure.pregel.step.routing import destination, targets
-from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.step.warn_once import Once
-from perdure.pregel.work.handoff import departing
+from perdure.pregel.step.task import Writes
+from perdure.pregel.step.warn_once import WarnOnce
 
 Pairs = Iterable[tuple[Any, Any]]
 
 
-def writes_of(plan: Plan, task: Task, result: Any) -> Writes:
-    """The writes of a node that returned `result`: its update, then what it goes to, then its edges."""
+def writes_of(plan: Plan, spec: NodeSpec, result: Any) -> Writes:
+    """Return the writes of a node that returned `result`: its update, then its gotos, then its edges."""
     writes: Writes = []
-    if task.spec.writer is not None:
-        _depart(task, result)
-        writes = task.spec.writer(result)
+    if spec.writer is not None:
+        writes = spec.writer(result)
     elif type(result) is dict and not plan.bare:
-        _update(plan, task, result.items(), writes)
+        _update(plan, spec.name, result.items(), writes)
     elif result is not None:
-        _depart(task, result)
-        _add(plan, task, result, writes)
-    writes.extend(task.spec.edges)
+        _add(plan, spec.name, result, writes)
+    writes.extend(spec.edges)
     return writes
 
 
-def _depart(task: Task, result: Any) -> None:
-    """Leave the graph if the node returned a Command for one around it."""
-    if isinstance(result, Command | list | tuple):
-        items = [result] if isinstance(result, Command) else result
-        bubble = departing(task, [item for item in items if isinstance(item, Command)])
-        if bubble is not None:
-            raise bubble
-
-
-def _add(plan: Plan, task: Task, result: Any, writes: Writes) -> None:
+def _add(plan: Plan, node: str, result: Any, writes: Writes) -> None:
     match result:
         case Command():
             if result.update is not None:
-                _update(plan, task, _pairs(plan, task, result.update, of_command=True), writes)
+                _update(plan, node, _pairs(plan, node, result.update, of_command=True), writes)
             for target in targets(result.goto):
-                writes.extend(destination(plan, task.name, "Command.goto", target))
+                writes.extend(destination(plan, node, "Command.goto", target))
         case Send():
-            writes.extend(destination(plan, task.name, "its return value", result))
+            writes.extend(destination(plan, node, "its return value", result))
         case list() | tuple() if any(isinstance(item, Command | Send) for item in result):
             for item in result:
                 if item is not None:
-                    _add(plan, task, item, writes)
+                    _add(plan, node, item, writes)
         case _:
-            _update(plan, task, _pairs(plan, task, result, of_command=False), writes)
+            _update(plan, node, _pairs(plan, node, result, of_command=False), writes)
 
 
-def _pairs(plan: Plan, task: Task, update: Any, *, of_command: bool) -> Pairs:
+def _pairs(plan: Plan, node: str, update: Any, *, of_command: bool) -> Pairs:
     """An update as pairs of key and value; of a state that is a bare value, anything is one."""
-    if plan.bare and task.spec.name != START:
+    if plan.bare and node != START:
         return ((ROOT, update),)
     if isinstance(update, Mapping):
         return update.items()
     if of_command and _are_pairs(update):
         return update  # type: ignore[no-any-return]
     if is_annotated(update):
-        return _attributes(plan, task, update)
+        return _attributes(plan, node, update)
     if of_command and ROOT in plan.state_keys:
         return ((ROOT, update),)
-    raise _not_an_update(task, update)
+    raise _not_an_update(node, update)
 
 
 def _are_pairs(update: Any) -> bool:
@@ -85,13 +72,13 @@ def _are_pairs(update: Any) -> bool:
     )
 
 
-def _attributes(plan: Plan, task: Task, update: Any) -> Pairs:
+def _attributes(plan: Plan, node: str, update: Any) -> Pairs:
     """The attributes of an object that are keys of the state; what else it has is its own affair."""
     written = [pair for pair in attributes(update).items() if pair[0] in plan.state_keys]
     if not written and not _shares_a_name(update, plan.state_keys):
         name = type(update).__name__
-        message = f"{_source(task)} returned a {name}, which has no attribute named as a key of the state"
-        _refuse_or_warn(plan, task, name, message)
+        message = f"{_source(node)} returned a {name}, which has no attribute named as a key of the state"
+        _refuse_or_warn(plan, node, name, message)
     return written
 
 
@@ -100,60 +87,60 @@ def _shares_a_name(update: Any, keys: frozenset[str]) -> bool:
     return any(hasattr(update, key) for key in keys)
 
 
-def _not_an_update(task: Task, result: Any) -> InvalidUpdateError:
+def _not_an_update(node: str, result: Any) -> InvalidUpdateError:
     shown = repr(result) if len(repr(result)) <= 60 else repr(result)[:60] + "…"
-    if task.name == INPUT:
+    if node == INPUT:
         return InvalidUpdateError(
             f"Expected dict, got {shown}: the update of a Command is a mapping of state keys, a list of "
             f"pairs (key, value), or an object of an annotated class, not {type(result).__name__}."
         )
     hint = " Did you forget `await`?" if isawaitable(result) else ""
     return InvalidUpdateError(
-        f"Expected dict, got {shown} from node {task.name!r}: a node returns a mapping of state keys, an "
+        f"Expected dict, got {shown} from node {node!r}: a node returns a mapping of state keys, an "
         f"object of an annotated class, a Command, a Send, a list of these, or None, "
         f"not {type(result).__name__}.{hint}"
     )
 
 
-def _update(plan: Plan, task: Task, pairs: Pairs, writes: Writes) -> None:
-    is_input = task.spec.name == START
+def _update(plan: Plan, node: str, pairs: Pairs, writes: Writes) -> None:
+    is_input = node == START
     keys = plan.input_keys if is_input else plan.state_keys
     validators = None if is_input else plan.validators or None  # an input was checked when it was accepted
     for key, value in pairs:
         if key not in keys:
             of = "input" if is_input else "state"
-            message = f"{_source(task)} wrote to {key!r}, which is not a key of the {of}"
-            _refuse_or_warn(plan, task, str(key), message, nearest(str(key), keys))
+            message = f"{_source(node)} wrote to {key!r}, which is not a key of the {of}"
+            _refuse_or_warn(plan, node, str(key), message, nearest(str(key), keys))
         elif validators is None:
             writes.append((key, value))
         else:
-            writes.append((key, _validated(plan, task, key, value)))
+            writes.append((key, _validated(plan, node, key, value)))
 
 
-def _validated(plan: Plan, task: Task, key: str, value: Any) -> Any:
+def _validated(plan: Plan, node: str, key: str, value: Any) -> Any:
     validate = plan.validators.get(key)
     if validate is None:
         return value
     try:
         return validate(value)
     except Exception as error:
-        source = _source(task)
+        source = _source(node)
         add_note(error, f"While validating what {source[0].lower()}{source[1:]} wrote to state key {key!r}")
         raise
 
 
-_warned = Once()
+_warned = WarnOnce()
 
 
-def _source(task: Task) -> str:
-    return "The input" if task.name in (START, INPUT) else f"Node {task.name!r}"
+def _source(node: str) -> str:
+    return "The input" if node in (START, INPUT) else f"Node {node!r}"
 
 
-def _refuse_or_warn(plan: Plan, task: Task, what: str, message: str, remedy: str = "") -> None:
+def _refuse_or_warn(plan: Plan, node: str, what: str, message: str, remedy: str = "") -> None:
     """Once for each graph, node and key: a key that is misspelt is misspelt every time."""
     if plan.strict:
         raise InvalidUpdateError(f"{message}.{remedy}")
-    if _warned.is_new(plan, task, what):
+    if _warned.is_new(plan, node, what):
         warnings.warn(f"{message}; the write is dropped.{remedy}", InvalidUpdateWarning, stacklevel=2)
 
 
@@ -165,20 +152,3 @@ def refuse_unknown_keys(plan: Plan, given: Mapping[str, Any]) -> None:
                 f"The input wrote to {key!r}, which is not a key of the input of graph {plan.name!r}."
                 + nearest(str(key), plan.input_keys)
             )
-
-
-def update_event(task: Task, output_keys: str | Sequence[str], known: frozenset[str]) -> Any:
-    """What the task wrote to the output: a dict, None, or a list of dicts if a key was written twice.
-
-    Of an output that is one bare value, that value. Containers are copies, the reader's to change.
-    """
-    if isinstance(output_keys, str):
-        values = [shallow_copy(value) for key, value in task.writes or () if key == output_keys]
-        return values if len(values) > 1 else values[0] if values else None
-    updates: list[dict[str, Any]] = [{}]
-    for key, value in task.writes or ():
-        if key in known:
-            if key in updates[-1]:
-                updates.append({})
-            updates[-1][key] = shallow_copy(value)
-    return updates if len(updates) > 1 else updates[0] or None

@@ -9,7 +9,9 @@ from typing import Any
 from perdure.pregel.plan.plan import Policies
 from perdure.pregel.plan.retry import delay_before_retry
 from perdure.pregel.step.failures import add_note, unwrapped
-from perdure.pregel.step.task import Attempt, Task, Writes
+from perdure.pregel.step.outcome import Finished
+from perdure.pregel.step.task import Task
+from perdure.pregel.work.running import Attempt, RunningTask, Scope
 from perdure.pregel.work.time_limits import Watch
 
 logger = logging.getLogger("perdure")
@@ -17,27 +19,27 @@ logger = logging.getLogger("perdure")
 
 async def attempted(
     task: Task,
+    scope: Scope,
     policies: Policies,
-    once: Callable[[Task], Awaitable[Writes]],
+    once: Callable[[RunningTask], Awaitable[Finished]],
     given: Callable[[], Any],
     stopped: Callable[[], bool],
-) -> Writes:
-    """The writes of the first attempt that succeeds. Raises what the last one raised.
+) -> Finished:
+    """Return the outcome of the first attempt that succeeds. Raises what the last one raised.
 
     Args:
-        once: makes one attempt, of a task that stands for `task` in it.
+        once: makes one attempt.
         given: makes the node's input anew: an attempt may change the one it gets.
         stopped: whether the run was cancelled, so that nothing new may begin.
     """
-    scope = task.superstep.scope
     first, number = scope.clock.time_ns() / 1e9, 1
     while True:
         watch = None
         if policies.timeout is not None:
             watch = Watch(task.name, policies.timeout, scope.clock, scope.watch)
-        attempt = task.for_attempt(Attempt(number, first, watch), given())
+        attempt = RunningTask(task._replace(input=given()), scope, Attempt(number, first, watch))
         try:
-            writes = await once(attempt)
+            finished = await once(attempt)
         except BaseException as raised:
             error = unwrapped(raised)
             if not isinstance(error, Exception) or stopped():
@@ -51,7 +53,6 @@ async def attempted(
                 "Node %r failed with %r in attempt %d; next in %.3f s.", task.name, error, number, delay
             )
         else:
-            task.preview, task.routed = attempt.preview, attempt.routed
-            return writes
+            return finished._replace(task=task)
         await scope.clock.sleep(delay)
         number += 1

@@ -1,4 +1,4 @@
-"""Where the result of a task is cached: under its graph and node, by what its node does and was given."""
+"""Cache keys of tasks: their graph and node, and digests of the node's code and input."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from perdure.pregel.step.task import Task
 CACHE_NAMESPACE: Final = "__pregel_ns_writes"
 
 PRIVATE_SECONDS: Final = 86_400.0
-"""How long a result is kept at most that no other process, and no later one, can make use of."""
+"""Seconds at most that a result is kept which no other process, and no later one, can make use of."""
 
 _SCHEME: Final = b"1"
-"""Another number makes other keys."""
+"""Version of the scheme of keys: another number makes other keys."""
 
 
 class Place(NamedTuple):
-    """Where the result of a task is, or will be, and for how many seconds."""
+    """The place of a task's result in the cache, and for how many seconds it is kept."""
 
     key: FullKey
     ttl: float | None
 
 
 class KeylessError(Exception):
-    """There is no telling an action, or an input, from others."""
+    """An action, or an input, that cannot be told from others."""
 
 
 def namespace_of(graph: str, node: str | None = None) -> Namespace:
-    """Where the results of a node are kept, or those of all nodes of the graphs of that name."""
+    """Return the namespace of the results of a node, or of all nodes of the graphs of that name."""
     return (CACHE_NAMESPACE, graph) if node is None else (CACHE_NAMESPACE, graph, node)
 
 
 def place_of(plan: Plan, task: Task, policy: CachePolicy, serde: SerializerProtocol) -> Place:
-    """Where the result of this task is cached, written by this serializer.
+    """Return the place of this task's result, as written by this serializer.
 
     Raises KeylessError if there is no telling; TypeError, and whatever it raises, for a key_func.
     """
@@ -67,7 +67,7 @@ def _encoded(encoder: TypedEncoder, called: str, value: Any) -> bytes:
 
 
 def _made_key(task: Task, policy: CachePolicy) -> str | bytes:
-    """What the policy's own function makes of the input."""
+    """Return the key that the policy's own function makes of the input."""
     whose = f"the cache policy of node {task.name!r}"
     try:
         made: Any = policy.key_func(task.input) if policy.key_func is not None else None
@@ -87,7 +87,7 @@ def _format(serde: SerializerProtocol) -> str:
 
 
 def stands_for(value: Any) -> Any:
-    """What a graph that is run as a node does, in place of the graph."""
+    """Return what identifies a graph that is run as a node; None for anything else."""
     plan = value if isinstance(value, Plan) else getattr(value, "plan", None)
     if not isinstance(plan, Plan):
         return None

@@ -7,30 +7,34 @@ it takes the place of what that node would have returned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
-from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
+from perdure.constants import NAMESPACE_SEPARATOR
 from perdure.data import Command
 from perdure.errors import GraphBubbleUp, InvalidUpdateError, ParentCommand
-from perdure.pregel.step.failures import first_failure, leaves
-from perdure.pregel.step.task import Task
+from perdure.pregel.step.failures import leaves
+from perdure.pregel.step.outcome import Left
+from perdure.pregel.work.running import RunningTask
 
 
-def departing(task: Task, commands: Iterable[Command[Any]]) -> ParentCommand | None:
-    """What to raise for those of the commands that are for a graph around the task's; None without any.
+def departing(task: RunningTask, result: Any) -> ParentCommand | None:
+    """Return what to raise for the Commands in a node's result that are for a graph around; None without any.
 
     Raises InvalidUpdateError if there is no such graph, or if they are for several.
     """
+    if not isinstance(result, Command | list | tuple):
+        return None
+    items = [result] if isinstance(result, Command) else result
+    commands = [item for item in items if isinstance(item, Command)]
     outward = [(_target(task, command), command) for command in commands if not is_local(task, command)]
     if not outward:
         return None
     (target, _), *others = outward
     if any(other is not target for other, _ in others):
         raise InvalidUpdateError(
-            f"Node {task.name!r} returned Commands for different graphs: "
+            f"Node {task.task.name!r} returned Commands for different graphs: "
             f"{', '.join(repr(command.graph) for _, command in outward)}. It can leave for one of them only."
         )
     bubble = ParentCommand([command for _, command in outward] if others else outward[0][1])
@@ -38,48 +42,42 @@ def departing(task: Task, commands: Iterable[Command[Any]]) -> ParentCommand | N
     return bubble
 
 
-def is_local(task: Task, command: Command[Any]) -> bool:
-    """Whether a command of the task is for the graph that the task belongs to."""
+def is_local(task: RunningTask, command: Command[Any]) -> bool:
+    """Return whether a command of the task is for the graph that the task belongs to."""
     return command.graph is None or (command.graph != Command.PARENT and _is_called(task, command.graph))
 
 
-def _target(task: Task, command: Command[Any]) -> Task:
+def _target(task: RunningTask, command: Command[Any]) -> RunningTask:
     around = list(_around(task))
     if not around:
         raise InvalidUpdateError(
-            f"There is no parent graph: node {task.name!r} returned Command(graph={command.graph!r}), but "
-            "the graph that it is part of does not run in a node of another."
+            f"There is no parent graph: node {task.task.name!r} returned Command(graph={command.graph!r}), "
+            "but the graph that it is part of does not run in a node of another."
         )
     for above in around:
         if command.graph == Command.PARENT or _is_called(above, command.graph):
             return above
     raise InvalidUpdateError(
-        f"Node {task.name!r} returned Command(graph={command.graph!r}), but runs in no node of that name. It "
-        f"runs in: {', '.join(repr(above.name) for above in around)}."
+        f"Node {task.task.name!r} returned Command(graph={command.graph!r}), but runs in no node of that "
+        f"name. It runs in: {', '.join(repr(above.task.name) for above in around)}."
     )
 
 
-def _around(task: Task) -> Iterator[Task]:
-    """The tasks in whose nodes this one runs, the nearest first."""
-    above = task.superstep.scope.above
+def _around(task: RunningTask) -> Iterator[RunningTask]:
+    """Yield the tasks in whose nodes this one runs, the nearest first."""
+    above = task.scope.above
     while above is not None:
         yield above
-        above = above.superstep.scope.above
+        above = above.scope.above
 
 
-def _is_called(task: Task, name: str | None) -> bool:
-    if name == task.name:
-        return True
-    return name in (task.namespace, _without_ids(task.namespace))
+def _is_called(task: RunningTask, name: str | None) -> bool:
+    namespace = task.task.namespace
+    return name in (task.task.name, namespace.text, NAMESPACE_SEPARATOR.join(namespace.names))
 
 
-def _without_ids(namespace: str) -> str:
-    parts = namespace.split(NAMESPACE_SEPARATOR)
-    return NAMESPACE_SEPARATOR.join(part.split(NAMESPACE_END)[0] for part in parts if not part.isdigit())
-
-
-def arriving(task: Task, raised: BaseException) -> Any:
-    """What the task's node is taken to have returned, if what it raised is for this task.
+def arriving(task: RunningTask, raised: BaseException) -> Any:
+    """Return the Commands that a node raised for this task, as if it had returned them.
 
     Anything else is raised again, and so is a group that holds a real error beside the commands.
     """
@@ -100,17 +98,17 @@ def arriving(task: Task, raised: BaseException) -> Any:
     return [replace(command, graph=None) for command in _listed(bubble.command)]
 
 
-def _require_around(task: Task, bubble: ParentCommand) -> None:
+def _require_around(task: RunningTask, bubble: ParentCommand) -> None:
     """Refuse a ParentCommand that was kept from one node and raised in another: nobody would catch it."""
     if all(above is not bubble.target for above in _around(task)):
         raise InvalidUpdateError(
-            f"Node {task.name!r} raised a ParentCommand that is for a node that it does not run in. Return "
-            "the Command instead."
+            f"Node {task.task.name!r} raised a ParentCommand that is for a node that it does not run in. "
+            "Return the Command instead."
         ) from bubble
 
 
 def joined(bubbles: Sequence[ParentCommand]) -> BaseException:
-    """What several tasks of one superstep raised, as one; an error if it is for several graphs."""
+    """Return what several tasks of one superstep raised, as one; an error if it is for several graphs."""
     first = bubbles[0]
     if len(bubbles) == 1:
         return first
@@ -129,11 +127,7 @@ def _listed(command: Any) -> list[Command[Any]]:
     return command if isinstance(command, list) else [command]
 
 
-def ending_of(failed: Sequence[Task]) -> BaseException:
-    """What a superstep ends with, whose tasks failed in this order: the first error, if there is one.
-
-    Else the commands of all that have one for a graph around theirs, in the order of their paths.
-    """
-    ordered = sorted(failed, key=attrgetter("path"))
-    bubbles = [task.error for task in ordered if isinstance(task.error, ParentCommand)]
-    return joined(bubbles) if len(bubbles) == len(failed) else first_failure(failed)
+def joined_departures(left: Sequence[Left]) -> BaseException:
+    """Return the commands of all tasks of a superstep that left, in the order of their paths, as one."""
+    ordered = sorted(left, key=lambda outcome: outcome.task.path)
+    return joined([outcome.command for outcome in ordered])

@@ -1,29 +1,29 @@
-"""What an action is given beside its input."""
+"""Injection: the values that an action is given beside its input."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from perdure.pregel.plan.plan import Injected
-from perdure.pregel.step.task import Task
+from perdure.pregel.work.running import RunningTask
 
 
-def injected(task: Task, wanted: tuple[tuple[str, Injected], ...]) -> dict[str, Any]:
-    """The values of the parameters that an action asks for by name."""
+def injected(task: RunningTask, wanted: tuple[tuple[str, Injected], ...]) -> dict[str, Any]:
+    """Return the values of the parameters that an action asks for by name."""
     return {parameter: _value(task, what) for parameter, what in wanted}
 
 
-def _value(task: Task, what: Injected) -> Any:
+def _value(task: RunningTask, what: Injected) -> Any:
     match what:
         case "config":
             return task.config()
         case "runtime":
             return task.runtime()
         case "writer":
-            return task.runtime().stream_writer
+            return task.stream_writer()
         case "store":
-            return task.superstep.scope.store
+            return task.scope.store
         case "previous":
             return task.runtime().previous
         case "error":
-            return task.failure
+            return task.task.handles

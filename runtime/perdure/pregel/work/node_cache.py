@@ -8,7 +8,7 @@ node's input: both are followed anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,19 +18,20 @@ from perdure.cache.base import BaseCache, FullKey
 from perdure.constants import TASKS
 from perdure.errors import UnserializableValueError
 from perdure.pregel.plan.plan import Calling, Plan
+from perdure.pregel.step.outcome import Finished, Outcome
 from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.step.warn_once import Once
+from perdure.pregel.step.warn_once import WarnOnce
 from perdure.pregel.work.cache_key import KeylessError, Place, place_of
-from perdure.pregel.work.scope import Scope
+from perdure.pregel.work.running import Scope
 
 logger = logging.getLogger("perdure")
 
 CACHE_SECONDS: Final = 2.0
-"""How long a run waits for an answer of its cache, before it goes on without."""
+"""Seconds that a run waits for an answer of its cache, before it goes on without."""
 
 
 def node_cache(plan: Plan, scope: Scope) -> NodeCache | None:
-    """What a run of this graph has to do with a cache; mostly nothing."""
+    """Return the cache of a run's nodes; None for most graphs, whose nodes are not cached."""
     return None if scope.cache is None or not plan.cached else NodeCache(plan, scope.cache)
 
 
@@ -48,29 +49,33 @@ class NodeCache:
         self._missed: dict[Task, Place] = {}
         self._failed = False
 
-    async def look_up(self, tasks: Sequence[Task]) -> None:
-        """Have those tasks whose result is known write that, in place of running their node."""
+    async def look_up(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks, each whose result is known replaced by one that writes that and runs no node."""
         self._missed = {} if self._failed else self._places(tasks)
         if not self._missed:
-            return
+            return list(tasks)
         try:
             with anyio.fail_after(CACHE_SECONDS):
                 found = await self._cache.aget([*{place.key: None for place in self._missed.values()}])
         except Exception as error:
             self._give_up("was not looked up in", error)
-            return
-        for task, place in list(self._missed.items()):
-            writes = self._decoded(task, found.get(place.key))
-            if writes is not None:
-                _stand_in(task, writes)
-                del self._missed[task]
+            return list(tasks)
+        return [self._stand_in(task, found) for task in tasks]
 
-    async def keep(self, tasks: Sequence[Task]) -> None:
+    def _stand_in(self, task: Task, found: Mapping[FullKey, bytes]) -> Task:
+        place = self._missed.get(task)
+        writes = None if place is None else self._decoded(task, found.get(place.key))
+        if writes is None:
+            return task
+        del self._missed[task]
+        return _writing(task, writes)
+
+    async def keep(self, outcomes: Sequence[Outcome]) -> None:
         """Give the cache the results of the tasks that ran, and did not fail."""
         pairs: dict[FullKey, tuple[bytes, float | None]] = {}
-        for task in tasks if self._missed else ():
-            place = self._missed.get(task)
-            payload = None if place is None else self._encoded(task)
+        for outcome in outcomes if self._missed else ():
+            place = self._missed.get(outcome.task)
+            payload = None if place is None else self._encoded(outcome)
             if place is not None and payload is not None:
                 pairs[place.key] = (payload, place.ttl)
         self._missed = {}
@@ -92,11 +97,11 @@ class NodeCache:
         )
 
     def _places(self, tasks: Sequence[Task]) -> dict[Task, Place]:
-        """Where the results would be of those tasks that can be cached."""
+        """Return the places of the results of those tasks that can be cached."""
         places = {}
         for task in tasks:
             policy = self._plan.cached.get(task.name)
-            if policy is not None and task.failure is None:
+            if policy is not None and task.handles is None:
                 try:
                     places[task] = place_of(self._plan, task, policy, self._cache.serde)
                 except KeylessError as error:
@@ -112,11 +117,12 @@ class NodeCache:
             _warn(self._plan, task, f"what the cache had of it cannot be read: {error}")
             return None
 
-    def _encoded(self, task: Task) -> bytes | None:
-        """The result of a task as the cache keeps it; None if it has none, or, with a warning, cannot."""
-        writes = _own_writes(task)
+    def _encoded(self, outcome: Outcome) -> bytes | None:
+        """Return a task's result as the cache keeps it; None, with a warning, if it cannot."""
+        writes = _own_writes(outcome)
         if writes is None:
             return None
+        task = outcome.task
         serde, name = self._cache.serde, ""
         try:
             for name, value in writes:
@@ -130,29 +136,27 @@ class NodeCache:
             return None
 
 
-def _stand_in(task: Task, writes: Writes) -> None:
-    """Leave of the task's node only what comes after its action: of its policies, what its paths may need."""
-    if not task.spec.branches:
-        task.policies = None
-    task.spec = replace(task.spec, calling=Calling.CACHED, injects=(), writer=lambda result: list(writes))
+def _writing(task: Task, writes: Writes) -> Task:
+    """Return the task with only what comes after its action: of its policies, what its paths may need."""
+    spec = replace(task.spec, calling=Calling.CACHED, injects=(), writer=lambda result: list(writes))
+    return task._replace(spec=spec if spec.branches else replace(spec, policies=None))
 
 
-def _own_writes(task: Task) -> Writes | None:
-    """What the node itself wrote; None if it failed, or what the task wrote is not its own."""
-    if task.error is not None or task.failure is not None or task.writes is None:
+def _own_writes(outcome: Outcome) -> Writes | None:
+    """Return what the node itself wrote; None if it failed, or what the task wrote is not its own."""
+    if not isinstance(outcome, Finished) or outcome.task.handles is not None:
         return None
-    writes, edges = task.writes, task.spec.edges
-    end = len(writes) if task.routed is None else task.routed
-    start_of_edges = end - len(edges)
-    if start_of_edges < 0 or tuple(writes[start_of_edges:end]) != edges:
+    writes, edges = outcome.writes, outcome.task.spec.edges
+    start_of_edges = outcome.routed - len(edges)
+    if start_of_edges < 0 or tuple(writes[start_of_edges : outcome.routed]) != edges:
         return None
     return writes[:start_of_edges]
 
 
-_warned = Once()
+_warned = WarnOnce()
 
 
 def _warn(plan: Plan, task: Task, why: str) -> None:
-    """Once for each graph, node and reason: what cannot be cached cannot be every time."""
-    if _warned.is_new(plan, task, why.partition(":")[0]):
+    """Warn one time for each graph, node and reason: what cannot be cached cannot be every time."""
+    if _warned.is_new(plan, task.name, why.partition(":")[0]):
         logger.warning("A result of node %r of graph %r is not cached: %s", task.name, plan.name, why)

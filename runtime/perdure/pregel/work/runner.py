@@ -3,259 +3,305 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Protocol
 
-import anyio
-import anyio.lowlevel
-
 from perdure import faults
-from perdure.aio.cancellation import CancelledError, Children, End, Wakings, cancellations, race, take_back
+from perdure.aio.cancellation import CancelledError, End, Wakings, cancellations, race, take_back
 from perdure.aio.contexts import in_context
+from perdure.aio.siblings import Siblings
 from perdure.aio.threads import in_thread
+from perdure.clock import Clock
 from perdure.context import current_task
 from perdure.data import Command, Send
 from perdure.errors import GraphBubbleUp, NodeCancelledError, ParentCommand
-from perdure.pregel.plan.plan import Calling, Plan
+from perdure.pregel.plan.plan import Calling, NodeSpec, Plan, Policies
 from perdure.pregel.plan.runnables import invocation_of, is_runnable
 from perdure.pregel.step.failures import add_note, unwrapped
+from perdure.pregel.step.outcome import (
+    NO_PREVIEW,
+    Failed,
+    Finished,
+    Left,
+    Outcome,
+    Ran,
+    Stopped,
+    StoppedBy,
+    Waiting,
+    raised_by,
+    still_to_run,
+)
 from perdure.pregel.step.prepare import given_again
-from perdure.pregel.step.routing import route
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task, Writes
+from perdure.pregel.step.task import Task
 from perdure.pregel.step.writes import writes_of
 from perdure.pregel.work.attempts import attempted
-from perdure.pregel.work.handlers import hand_over, handler_of
-from perdure.pregel.work.handoff import arriving
+from perdure.pregel.work.handlers import handler_of, handler_task
+from perdure.pregel.work.handoff import arriving, departing
 from perdure.pregel.work.injection import injected
+from perdure.pregel.work.paths import follow_paths
+from perdure.pregel.work.running import RunningTask, Scope
+from perdure.pregel.work.step_deadline import own_cancellation, within
 from perdure.pregel.work.time_limits import Watch
 
 
 class Observer(Protocol):
-    """Who is told what becomes of tasks."""
+    """The receiver of what becomes of tasks while others still run."""
 
-    def task_finished(self, task: Task) -> None:
-        """A task has succeeded; others may still run."""
+    def task_started(self, task: Task) -> None:
+        """Note that a task begins."""
 
-    async def handler_begins(self, failed: Task) -> None:
-        """A task has failed; its handler begins when this returns."""
+    def task_ended(self, outcome: Outcome, *, others_run: bool) -> None:
+        """Note the outcome of a task. What this raises for a finished task makes it a failed one."""
 
+    async def handler_begins(self, failed: Failed) -> None:
+        """Note that a task has failed; its handler begins when this returns."""
 
-OnFailed = Callable[[Task], None]
+    async def room(self) -> None:
+        """Wait while readers are too far behind for another task to end."""
+
 
 _GROUPS_TAKE_BACK: Final = sys.version_info >= (3, 13)
 """Whether an asyncio.TaskGroup takes back the cancellation by which it wakes its own task."""
 
+_MAY_LEAVE: Final = (Command, list, tuple)
+"""Types of results in which there may be a Command for a graph around."""
+
 _RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
-"""What a node mostly returns, and what is certainly not to be run."""
+"""Types of what a node mostly returns, and which are certainly not to be run."""
 
 
-async def run_tasks(
-    plan: Plan,
-    state: ThreadState,
-    tasks: Sequence[Task],
-    max_concurrency: int | None,
-    observer: Observer | None,
-) -> list[Task]:
-    """Run tasks until all have their writes, or one has its error and the others were stopped.
+class Runner:
+    """Runs the tasks of one run's supersteps, one superstep after the other.
 
-    Outcomes are left on the tasks; only the cancellation of the caller is raised. A task that fails
-    does not stop the others if its node has an error handler, which then runs in its place. Returns
-    those that failed, the first one first.
+    Outcomes travel as values. A task that fails stops the others, unless its node has an error handler,
+    which then runs in its place; one that leaves does not, for the others may have commands for the graph
+    around as well.
     """
-    tasks[0].superstep.unfinished = len(tasks)
-    failed: list[Task] = []
-    if len(tasks) == 1 and tasks[0].spec.calling is Calling.INPUT and not tasks[0].spec.branches:
-        await _run(plan, state, tasks[0], observer, failed.append)  # nobody else's code, so no context
-        return failed
-    if len(tasks) == 1:
-        await _run_alone(plan, state, tasks[0], observer, failed.append)
-        return failed
-    children = Children()
 
-    def on_failed(task: Task) -> None:
-        failed.append(task)
-        if not isinstance(task.error, ParentCommand):  # the others may have commands for the parent as well
-            children.stop()
+    __slots__ = ("_observer", "_plan", "_scope", "_state", "_unfinished")
 
-    if max_concurrency is None or max_concurrency >= len(tasks):
-        for task in tasks:
-            children.start(_run(plan, state, task, observer, on_failed), copy_context())
-    else:
-        waiting = iter(tasks)
-        for _ in range(max_concurrency):
-            children.start(_work(plan, state, waiting, observer, on_failed, children), copy_context())
-    await children.ended()
-    return failed
+    def __init__(self, plan: Plan, state: ThreadState, scope: Scope, observer: Observer | None) -> None:
+        self._plan = plan
+        self._state = state
+        self._scope = scope
+        self._observer = observer
+        self._unfinished = 0
 
+    async def run_tasks(self, tasks: Sequence[Task]) -> Ran:
+        """Run tasks until all have ended. What cuts them short is returned beside their outcomes."""
+        self._unfinished = len(tasks)
+        ended: list[Outcome] = []
+        if self._observer is not None:
+            for task in tasks:
+                self._observer.task_started(task)
+        running = self._run_alone(tasks[0], ended) if len(tasks) == 1 else self._run_together(tasks, ended)
+        limit = self._scope.step_timeout
+        cut_short = await (
+            running if limit is None else within(limit, self._scope.clock, tasks, ended, running)
+        )
+        if cut_short is not None or len(ended) < len(tasks):
+            ended = list(ended)  # a task that was left alone might still add to the other
+            self._stop_others(tasks, ended, cut_short)
+        return Ran(ended, cut_short)
 
-async def _run_alone(
-    plan: Plan, state: ThreadState, task: Task, observer: Observer | None, on_failed: OnFailed
-) -> None:
-    """Run a task in the caller's asyncio task; a cancellation that the node swallows is raised after it."""
-    before = cancellations()
-    run = _run(plan, state, task, observer, on_failed, before)
-    woken: Wakings | None = None if _GROUPS_TAKE_BACK else []
-    await in_context(copy_context(), run, woken)
-    if woken:
-        take_back(woken)
-    if cancellations() > before:
-        await anyio.lowlevel.checkpoint_if_cancelled()  # a scope knows only its own exception
-        raise CancelledError
+    def _stop_others(
+        self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None
+    ) -> None:
+        """Give an outcome to those tasks, and handlers, that have none."""
+        by: StoppedBy = "sibling" if cut_short is None else "caller"
+        if isinstance(cut_short, TimeoutError):
+            by = "deadline"
+        for task in still_to_run(tasks, ended):
+            self._end(ended, Stopped(task, by))
 
+    def _end(self, ended: list[Outcome], outcome: Outcome) -> Outcome:
+        ended.append(outcome)
+        if self._observer is not None:
+            self._observer.task_ended(outcome, others_run=self._unfinished > 0)
+        return outcome
 
-async def _work(
-    plan: Plan,
-    state: ThreadState,
-    waiting: Iterable[Task],
-    observer: Observer | None,
-    on_failed: OnFailed,
-    children: Children,
-) -> None:
-    """Run one waiting task after the other: how a bound on concurrency needs no task of its own."""
-    for task in waiting:
-        await in_context(copy_context(), _run(plan, state, task, observer, on_failed))
-        if children.stopping:
-            return
+    async def _run_alone(self, task: Task, ended: list[Outcome]) -> BaseException | None:
+        """Run a task in the caller's asyncio task; return a cancellation, even one that the node swallows."""
+        before = cancellations()
+        running = self._run(task, ended, before)
+        try:
+            if task.spec.calling is Calling.INPUT and not task.spec.branches:
+                await running  # nobody else's code, so it needs no context
+            else:
+                woken: Wakings | None = None if _GROUPS_TAKE_BACK else []
+                await in_context(copy_context(), running, woken)
+                if woken:
+                    take_back(woken)
+        except CancelledError as error:
+            return error
+        return await own_cancellation() if cancellations() > before else None
 
+    async def _run_together(self, tasks: Sequence[Task], ended: list[Outcome]) -> BaseException | None:
+        """Run tasks under one task group, at most `max_concurrency` of them at a time."""
+        siblings = Siblings()
 
-async def _run(
-    plan: Plan,
-    state: ThreadState,
-    task: Task,
-    observer: Observer | None,
-    on_failed: OnFailed,
-    earlier: int = 0,
-) -> None:
-    """Run a task, leaving its outcome on it; only cancellation is raised.
+        async def child(task: Task) -> None:
+            outcome = await self._run(task, ended, 0)
+            if isinstance(outcome, Failed | Waiting):
+                siblings.stop()
+            elif self._observer is not None:
+                await self._observer.room()
 
-    Args:
-        earlier: how often this asyncio task was cancelled before, which is nothing to the node.
-    """
-    context = None if task.policies is None else copy_context()
-    try:
-        if context is None:
-            task.writes = await _attempt(plan, state, task)
-        else:
-            task.writes = await _attempts(plan, state, task, context, earlier)
-        task.superstep.unfinished -= 1
-        if observer is not None:
-            observer.task_finished(task)
-        return
-    except CancelledError as error:
-        if cancellations() > earlier:
+        limit = self._scope.settings.max_concurrency
+        return await siblings.run([partial(child, task) for task in tasks], limit)
+
+    async def _run(self, task: Task, ended: list[Outcome], earlier: int) -> Outcome:
+        """Run a task, append its outcome, and return it, or its handler's; only cancellation is raised.
+
+        Args:
+            earlier: how often this asyncio task was cancelled before, which is nothing to the node.
+        """
+        policies = task.spec.policies
+        context = None if policies is None else copy_context()
+        counted = False
+        try:
+            if policies is None or context is None:
+                finished = await self._attempt(RunningTask(task, self._scope))
+            else:
+                finished = await self._attempts(task, policies, context, earlier)
+            self._unfinished -= 1
+            counted = True
+            if self._observer is not None:
+                self._observer.task_ended(finished, others_run=self._unfinished > 0)
+            ended.append(finished)
+            return finished
+        except CancelledError as error:
+            if cancellations() > earlier:
+                raise
+            raised: BaseException = NodeCancelledError(
+                f"Node {task.name!r} raised CancelledError although nobody cancelled the run; "
+                "something that it awaits was cancelled."
+            )
+            raised.__cause__ = error
+        except GeneratorExit:
             raise
-        task.error = NodeCancelledError(
-            f"Node {task.name!r} raised CancelledError although nobody cancelled the run; "
-            "something that it awaits was cancelled."
-        )
-        task.error.__cause__ = error
-    except GeneratorExit:
-        raise
-    except BaseException as error:
-        task.error = unwrapped(error)
-    if task.writes is not None:  # it had counted as finished, but what it wrote was refused
-        task.superstep.unfinished += 1
-        task.writes = None
-    add_note(task.error, f"During task with name {task.name!r} and id {task.id!r}")
-    if context is None or not await _handled(plan, state, task, observer, on_failed, context, earlier):
-        on_failed(task)
+        except BaseException as error:
+            raised = unwrapped(error)
+        if counted:  # but what it wrote was refused
+            self._unfinished += 1
+        add_note(raised, f"During task with name {task.name!r} and id {task.id!r}")
+        handler = handler_of(self._plan, task)
+        if (
+            context is None
+            or handler is None
+            or not isinstance(raised, Exception)
+            or cancellations() > earlier
+        ):
+            return self._end(ended, _outcome_of(task, raised))
+        return await self._handled(handler, task, raised, ended, context, earlier)
 
-
-async def _attempts(plan: Plan, state: ThreadState, task: Task, context: Context, earlier: int) -> Writes:
-    """Run a node as its policies say; each attempt in a copy of `context`.
-
-    And each in an asyncio task of its own, so that nothing which the node does there can be taken for
-    a cancellation of the run.
-    """
-    assert task.policies is not None
-
-    async def once(attempt: Task) -> Writes:
-        body = _attempt(plan, state, attempt)
-        watch = attempt.attempt.watch if attempt.attempt is not None else None
-        if watch is not None:
-            return await _watched(task, watch, body, context.copy())
-        end: End[Writes, None] = await race(
-            body, context.copy(), None, task.superstep.scope.clock, f"Node {task.name!r}"
-        )
-        return end.result()
-
-    def stopped() -> bool:
-        return cancellations() > earlier
-
-    return await attempted(task, task.policies, once, partial(given_again, state, task), stopped)
-
-
-async def _handled(
-    plan: Plan,
-    state: ThreadState,
-    failed: Task,
-    observer: Observer | None,
-    on_failed: OnFailed,
-    context: Context,
-    earlier: int,
-) -> bool:
-    """Run the error handler in place of a task that has failed; False if there is none for that."""
-    spec, error = handler_of(plan, failed), failed.error
-    if spec is None or not isinstance(error, Exception) or cancellations() > earlier:
-        return False
-    handler = hand_over(spec, failed, error, failed.input)
-
-    def handler_failed(handler: Task) -> None:
-        if handler.error is not None and handler.error is not error:
-            add_note(handler.error, f"It was raised in place of the error of node {failed.name!r}: {error!r}")
-        on_failed(handler)
-
-    try:
-        handler.input = given_again(state, failed)
-        if observer is not None:
-            await observer.handler_begins(failed)
-    except Exception as failure:
-        handler.error = failure
-        handler_failed(handler)
-        return True
-    await in_context(context, _run(plan, state, handler, observer, handler_failed, earlier))
-    return True
-
-
-async def _attempt(plan: Plan, state: ThreadState, task: Task) -> Any:
-    """The node's body, then the conditional edges that leave it: both succeed, or neither counts."""
-    spec = task.spec
-    if spec.calling is not Calling.INPUT or spec.branches:
-        current_task.set(task)  # in the copy of the context that this runs in
-    if faults.hook is not None:
-        await faults.reach("node.before", spec.name)
-    action = partial(spec.action, **injected(task, spec.injects)) if spec.injects else spec.action
-    try:
-        if spec.calling is Calling.COROUTINE:
-            result = await action(task.input)
-        elif spec.calling is Calling.THREAD:
-            result = await in_thread(action, task.input)
+    async def _handled(
+        self,
+        spec: NodeSpec,
+        task: Task,
+        error: Exception,
+        ended: list[Outcome],
+        context: Context,
+        earlier: int,
+    ) -> Outcome:
+        """Run the error handler in place of a task that has failed, once that failure is recorded."""
+        refused: Exception | None = None
+        given = task.input
+        try:
+            given = given_again(self._state, task)
+        except Exception as failure:
+            refused = failure
+        handler = handler_task(spec, task, error, given)
+        failed = Failed(task, error, handler)
+        self._end(ended, failed)
+        if self._observer is not None and refused is None:
+            try:
+                await self._observer.handler_begins(failed)
+            except Exception as failure:
+                refused = failure
+        if refused is not None:
+            outcome = self._end(ended, Failed(handler, refused))
         else:
-            result = task.input
-    except (ParentCommand, BaseExceptionGroup) as bubble:
-        result = arriving(task, bubble)
-    if type(result) not in _RESULTS and result is not task.input:
-        while is_runnable(result):
-            result = await _run_returned(task, result)
-    writes = writes_of(plan, task, result)
-    if spec.branches:
-        await route(plan, state, task, writes, result)
-    if faults.hook is not None:
-        await faults.reach("node.after", spec.name)
-    return writes
+            outcome = await in_context(context, self._run(handler, ended, earlier))
+        raised = raised_by(outcome)
+        if raised is not None and raised is not error:
+            add_note(raised, f"It was raised in place of the error of node {task.name!r}: {error!r}")
+        return outcome
+
+    async def _attempts(self, task: Task, policies: Policies, context: Context, earlier: int) -> Finished:
+        """Run a node as its policies say; each attempt in a copy of `context`.
+
+        And each in an asyncio task of its own, so that nothing which the node does there can be taken for
+        a cancellation of the run.
+        """
+        clock = self._scope.clock
+
+        async def once(attempt: RunningTask) -> Finished:
+            body = self._attempt(attempt)
+            watch = None if attempt.attempt is None else attempt.attempt.watch
+            if watch is not None:
+                return await _watched(task, watch, body, context.copy(), clock)
+            end: End[Finished, None] = await race(body, context.copy(), None, clock, f"Node {task.name!r}")
+            return end.result()
+
+        def stopped() -> bool:
+            return cancellations() > earlier
+
+        return await attempted(
+            task, self._scope, policies, once, partial(given_again, self._state, task), stopped
+        )
+
+    async def _attempt(self, running: RunningTask) -> Finished:
+        """Run the node's body, then follow its conditional edges: both succeed, or neither counts."""
+        task = running.task
+        spec = task.spec
+        if spec.calling is not Calling.INPUT or spec.branches:
+            current_task.set(running)  # in the copy of the context that this runs in
+        if faults.hook is not None:
+            await faults.reach("node.before", spec.name)
+        action = partial(spec.action, **injected(running, spec.injects)) if spec.injects else spec.action
+        try:
+            if spec.calling is Calling.COROUTINE:
+                result = await action(task.input)
+            elif spec.calling is Calling.THREAD:
+                result = await in_thread(action, task.input)
+            else:
+                result = task.input
+        except (ParentCommand, BaseExceptionGroup) as bubble:
+            result = arriving(running, bubble)
+        if type(result) not in _RESULTS and result is not task.input:
+            while is_runnable(result):
+                result = await _run_returned(running, result)
+        if isinstance(result, _MAY_LEAVE) and (departure := departing(running, result)) is not None:
+            raise departure
+        writes = writes_of(self._plan, spec, result)
+        routed, preview = len(writes), NO_PREVIEW
+        if spec.branches:
+            preview = await follow_paths(self._plan, self._state, running, writes, result)
+        if faults.hook is not None:
+            await faults.reach("node.after", spec.name)
+        return Finished(task, writes, routed, preview)
 
 
-async def _watched(task: Task, watch: Watch, body: Coroutine[Any, Any, Writes], context: Context) -> Writes:
+def _outcome_of(task: Task, raised: BaseException) -> Outcome:
+    """Return what a task has come to whose error nobody handles."""
+    match raised:
+        case ParentCommand():
+            return Left(task, raised)
+        case GraphBubbleUp():
+            return Waiting(task, raised)
+        case _:
+            return Failed(task, raised)
+
+
+async def _watched(
+    task: Task, watch: Watch, body: Coroutine[Any, Any, Finished], context: Context, clock: Clock
+) -> Finished:
     """Run an attempt until it ends or its time is up, which is an error of its own."""
-
-    def up(_: object) -> None:
-        watch.over = True
-
-    clock = task.superstep.scope.clock
-    end = await race(body, context, watch.expired(), clock, f"Node {task.name!r}", up)
+    end = await race(body, context, watch.expired(), clock, f"Node {task.name!r}", watch.expire)
     if end.expired is None:
         return end.result()
     error = watch.error(end.expired)
@@ -266,8 +312,9 @@ async def _watched(task: Task, watch: Watch, body: Coroutine[Any, Any, Writes], 
     raise error
 
 
-async def _run_returned(task: Task, runnable: Any) -> Any:
+async def _run_returned(task: RunningTask, runnable: Any) -> Any:
     """Run what a node returned in place of a result, on the node's own input."""
     call, calling, injects = invocation_of(runnable)
     action = partial(call, **injected(task, injects))
-    return await (action(task.input) if calling is Calling.COROUTINE else in_thread(action, task.input))
+    given = task.task.input
+    return await (action(given) if calling is Calling.COROUTINE else in_thread(action, given))

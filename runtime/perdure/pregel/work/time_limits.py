@@ -1,4 +1,4 @@
-"""How long one attempt of a node may take, and what counts as progress of it."""
+"""Time limits of one attempt of a node, and the signs of progress that put them off."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from perdure.errors import NodeTimeoutError, StaleRunError
 from perdure.pregel.plan.limits import seconds
 
 _INSTANT: Final = 1e-9
-"""What is left of a limit when only rounding is left: less than a clock can tell."""
+"""The rest of a limit, in seconds, that only rounding leaves: less than a clock can tell."""
 
 
 class Watch:
-    """One attempt under a time limit: since when it runs, and when it last made progress.
+    """One attempt under a time limit: the time of its beginning, and of its last progress.
 
     Safe to be told of progress by any thread.
 
@@ -35,20 +35,20 @@ class Watch:
         self.over = False
 
     def progress(self) -> None:
-        """Something happened that an observer could see."""
+        """Note that something happened which an observer could see."""
         if self._auto:
             self._last = self._clock.monotonic()
         if self._above is not None:
             self._above.progress()
 
     def heartbeat(self) -> None:
-        """The node says that it makes progress."""
+        """Note that the node says it makes progress."""
         self._last = self._clock.monotonic()
         if self._above is not None:
             self._above.heartbeat()
 
     def writer(self, write: StreamWriter) -> StreamWriter:
-        """A stream writer for the attempt: its events are progress, and dropped when the time is up."""
+        """Return a stream writer whose events count as progress, and are dropped when the time is up."""
 
         def watched(event: Any) -> None:
             if not self.counts_no_more():
@@ -58,11 +58,11 @@ class Watch:
         return watched
 
     def counts_no_more(self) -> bool:
-        """Whether the time of this attempt is up, or of one around it."""
+        """Return whether the time of this attempt is up, or of one around it."""
         return self.over or (self._above is not None and self._above.counts_no_more())
 
     def admit(self, graph: str) -> None:
-        """A child graph is about to run. Raises StaleRunError if nobody waits for what it does."""
+        """Let a child graph run, which is progress. Raises StaleRunError if nobody waits for what it does."""
         if self.counts_no_more():
             raise StaleRunError(
                 f"Node {self._node!r} was stopped because its time was up, but goes on and would run graph "
@@ -70,8 +70,12 @@ class Watch:
             )
         self.progress()
 
+    def expire(self, _: object) -> None:
+        """Declare the time up: nothing that the attempt still does counts."""
+        self.over = True
+
     async def expired(self) -> Literal["run", "idle"]:
-        """Wait until a limit is exceeded; which."""
+        """Wait until a limit is exceeded, and return which."""
         while True:
             kind, left = self._nearest()
             if left < _INSTANT:
@@ -79,14 +83,14 @@ class Watch:
             await self._clock.sleep(left)
 
     def _nearest(self) -> tuple[Literal["run", "idle"], float]:
-        """The limit that will be exceeded first if nothing happens, and in how many seconds."""
+        """Return the limit that will be exceeded first if nothing happens, and the seconds until then."""
         now = self._clock.monotonic()
         idle = float("inf") if self._idle is None else self._last + self._idle - now
         run = float("inf") if self._run is None else self._began + self._run - now
         return ("run", run) if run <= idle else ("idle", idle)
 
     def error(self, kind: Literal["run", "idle"]) -> NodeTimeoutError:
-        """What an attempt that exceeded that limit raises."""
+        """Return the error of an attempt that exceeded that limit."""
         elapsed = self._clock.monotonic() - self._began
         return NodeTimeoutError(
             self._node, kind, elapsed=elapsed, run_timeout=self._run, idle_timeout=self._idle

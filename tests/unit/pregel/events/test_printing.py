@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from perdure.data import Command, Send
 from perdure.errors import GraphRecursionError, InPlaceChangeWarning
-from perdure.pregel.events.printing import Report
+from perdure.pregel.events.printing import Printer
 from perdure.pregel.plan.plan import Policies
 from tests.unit.pregel.graphs import chain, fails, fan, logs, returns, thread, with_policies
 from tests.unit.pregel.savers import WatchedSaver
@@ -180,7 +180,7 @@ async def test_without_debug_nothing_is_watched(monkeypatch: pytest.MonkeyPatch)
     def watched(*_: Any) -> None:
         raise AssertionError("a superstep was watched")
 
-    monkeypatch.setattr(Report, "__init__", watched)
+    monkeypatch.setattr(Printer, "__init__", watched)
 
     assert await chain(["a"]).compile().ainvoke({}) == {"log": ["a"]}
 

@@ -16,7 +16,7 @@ from perdure.constants import START
 from perdure.data import Command, Durability, Send
 from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
-from perdure.pregel.events.sink import BUFFER_SIZE
+from perdure.pregel.events.buffer import BUFFER_SIZE
 from perdure.pregel.graph import Pregel
 from perdure.runtime import get_runtime
 from tests.unit.pregel.graphs import Gate, Log, Runs, chain, fails, fan, logs, returns, thread

@@ -11,8 +11,8 @@ import pytest
 
 from perdure.checkpoint.base import Commit, Fence
 from perdure.errors import SaverUnavailableError, StaleRunError
-from perdure.pregel.lease.renewal import Wake, hold, renew
-from perdure.pregel.lease.session import CommitLine
+from perdure.pregel.lease.renewal import hold, renew
+from perdure.pregel.lease.session import CommitLine, Wake
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Gate, chain, thread
 from tests.unit.pregel.savers import WatchedSaver
@@ -236,18 +236,14 @@ async def test_a_body_that_fails_while_a_service_stops_it_does_not_hide_why() ->
         await hold(body, service)
 
 
-async def test_a_bell_rung_for_a_superstep_that_has_ended_gives_no_reason_to_send() -> None:
-    class Ended:
-        unfinished = 0
-
-    class Running:
-        unfinished = 1
-
+async def test_a_bell_that_was_hushed_gives_no_reason_to_send() -> None:
     wake = Wake()
     heard = []
-    for rung in ([Ended()], [Ended(), Running()], [None], [Ended(), None]):
-        for superstep in rung:
-            wake.ring(superstep)  # type: ignore[arg-type]
+    for ringing, hushed in (("a", "a"), ("ab", "a"), ("a", ""), ("ab", "ab"), ("", "a")):
+        for who in ringing or [None]:
+            wake.ring(who)
+        for who in hushed:
+            wake.hush(who)
         heard.append(await wake.heard())
 
-    assert heard == [False, True, True, True]
+    assert heard == [False, True, True, False, True]

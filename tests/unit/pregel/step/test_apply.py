@@ -12,27 +12,25 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from perdure.config import RunSettings
 from perdure.constants import END, PULL, PUSH, START
 from perdure.data import Command, Overwrite, Send
 from perdure.errors import InvalidUpdateError
 from perdure.graph.state import StateGraph
-from perdure.pregel.lease.session import Superstep
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.step.apply import apply
+from perdure.pregel.step.namespace import ROOT_NAMESPACE
+from perdure.pregel.step.outcome import Finished
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.work.scope import Scope
+from perdure.pregel.step.task import Superstep, Task, Writes
 from tests.unit.pregel.graphs import Gate, Log, chain, fan, logs, returns, thread
 from tests.unit.pregel.savers import WatchedSaver
 
-STEP = Superstep("c0", "", 0, Scope(settings=RunSettings(), random=lambda: 0.0), None, 25)
+STEP = Superstep("c0", ROOT_NAMESPACE, 0, 25)
 
 
-def finished(plan: Plan, name: str, writes: Writes, path: tuple[str, str | int] | None = None) -> Task:
+def finished(plan: Plan, name: str, writes: Writes, path: tuple[str, str | int] | None = None) -> Finished:
     task = Task(plan.nodes[name], path or (PULL, name), plan.nodes[name].triggers, None, STEP)
-    task.writes = writes
-    return task
+    return Finished(task, writes, len(writes))
 
 
 def plan_of(*names: str) -> Plan:

@@ -11,30 +11,28 @@ from perdure.constants import END, PULL, PUSH, START, TASKS
 from perdure.data import Command, Send
 from perdure.errors import MissingNodeError
 from perdure.graph.state import StateGraph
-from perdure.pregel.lease.session import Superstep
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.step.apply import apply
+from perdure.pregel.step.namespace import ROOT_NAMESPACE, Namespace
+from perdure.pregel.step.outcome import Finished
 from perdure.pregel.step.prepare import prepare
 from perdure.pregel.step.state import ThreadState
-from perdure.pregel.step.task import Task
-from perdure.pregel.work.scope import Scope
+from perdure.pregel.step.task import Superstep, Task
+from perdure.pregel.work.running import RunningTask, Scope
 from tests.unit.pregel.graphs import Action, Log, Runs, chain, fan, logs, returns
 
 RUNS_TWICE = pytest.mark.filterwarnings("ignore:Node 'c' runs 2 times")
 
 
 def superstep(checkpoint_id: str = "c1", namespace: str = "", step: int = 0) -> Superstep:
-    return Superstep(
-        checkpoint_id, namespace, step, Scope(settings=RunSettings(), random=lambda: 0.0), None, 25
-    )
+    return Superstep(checkpoint_id, Namespace(namespace), step, 25)
 
 
 def after(plan: Plan, *writes: tuple[str, Any]) -> tuple[ThreadState, list[str]]:
     """The state after START wrote this, and the channels that were updated."""
     state = ThreadState(plan)
     start = Task(plan.nodes[START], (PULL, START), (START,), {}, superstep())
-    start.writes = list(writes)
-    return state, apply(state, [start], "c1").updated
+    return state, apply(state, [Finished(start, list(writes), len(writes))], "c1").updated
 
 
 def to(*names: str) -> list[tuple[str, Any]]:
@@ -85,8 +83,7 @@ def test_a_node_that_has_seen_its_trigger_is_not_started_by_a_full_scan() -> Non
     plan = chain(["a", "b"]).compile().plan
     state, _ = after(plan, *to("a"))
     [task] = prepare(plan, state, None, superstep())
-    task.writes = [("x", 1)]
-    apply(state, [task], "c2")
+    apply(state, [Finished(task, [("x", 1)], 1)], "c2")
 
     assert prepare(plan, state, None, superstep()) == []
 
@@ -113,8 +110,12 @@ def test_a_child_graph_has_a_namespace_of_its_task_and_a_second_one_a_number() -
     [task] = prepare(plan, state, updated, superstep())
     [nested] = prepare(plan, state, updated, superstep(namespace="p:1"))
 
-    assert [task.child_namespace() for _ in range(3)] == [f"a:{task.id}", f"a:{task.id}|1", f"a:{task.id}|2"]
-    assert nested.child_namespace() == f"p:1|a:{nested.id}"
+    scope = Scope(settings=RunSettings(), random=lambda: 0.0)
+    running, below = RunningTask(task, scope), RunningTask(nested, scope)
+    children = [running.child_namespace() for _ in range(3)]
+    assert [child.text for child in children] == [f"a:{task.id}", f"a:{task.id}|1", f"a:{task.id}|2"]
+    assert [child.parent for child in children] == [ROOT_NAMESPACE] * 3
+    assert below.child_namespace() == Namespace(f"p:1|a:{nested.id}")
 
 
 # What graphs see of it

@@ -1,4 +1,4 @@
-"""What is told once."""
+"""Warnings that are given once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from perdure.constants import START
 from perdure.graph.state import StateGraph
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.step import warn_once as once
-from perdure.pregel.step.task import Task
 from tests.unit.pregel.graphs import Log, returns
 
 
@@ -19,15 +18,11 @@ def plan_of(*nodes: str, name: str = "graph") -> Plan:
     return builder.compile(name=name).plan
 
 
-def task_of(plan: Plan, node: str) -> Task:
-    return Task(plan.nodes[node], (), (), None, None)  # type: ignore[arg-type]  # where it runs is not asked
-
-
 def test_the_same_of_one_node_is_new_once() -> None:
-    told, plan = once.Once(), plan_of("a")
+    told, plan = once.WarnOnce(), plan_of("a")
 
-    assert told.is_new(plan, task_of(plan, "a"), "key")
-    assert not told.is_new(plan, task_of(plan, "a"), "key")
+    assert told.is_new(plan, "a", "key")
+    assert not told.is_new(plan, "a", "key")
 
 
 @pytest.mark.parametrize(
@@ -40,14 +35,14 @@ def test_the_same_of_one_node_is_new_once() -> None:
     ],
 )
 def test_of_another_key_node_or_graph_it_is_new_again(plan: Plan, node: str, what: str) -> None:
-    told, first = once.Once(), plan_of("a", "b")
-    told.is_new(first, task_of(first, "a"), "key")
+    told, first = once.WarnOnce(), plan_of("a", "b")
+    told.is_new(first, "a", "key")
 
-    assert told.is_new(plan, task_of(plan, node), what)
+    assert told.is_new(plan, node, what)
 
 
 def test_after_so_many_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(once, "MOST", 2)
-    told, plan = once.Once(), plan_of("a")
+    told, plan = once.WarnOnce(), plan_of("a")
 
-    assert [told.is_new(plan, task_of(plan, "a"), what) for what in "xyz"] == [True, True, False]
+    assert [told.is_new(plan, "a", what) for what in "xyz"] == [True, True, False]

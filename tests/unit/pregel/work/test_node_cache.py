@@ -14,13 +14,14 @@ from perdure.data import CachePolicy, Command, NodeError, RetryPolicy, Send
 from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from perdure.pregel.lease.session import Superstep
-from perdure.pregel.step.task import Task
-from perdure.pregel.step.warn_once import Once
+from perdure.pregel.step.namespace import ROOT_NAMESPACE
+from perdure.pregel.step.outcome import Failed, Finished
+from perdure.pregel.step.task import Superstep, Task
+from perdure.pregel.step.warn_once import WarnOnce
 from perdure.pregel.step.writes import writes_of
 from perdure.pregel.work import node_cache as cached_module
 from perdure.pregel.work.node_cache import NodeCache, node_cache
-from perdure.pregel.work.scope import Scope
+from perdure.pregel.work.running import Scope
 from perdure.runtime import get_config
 from perdure.testing import FakeClock
 from tests.unit.pregel.caching import WatchedCache, broken, cached, silent
@@ -40,7 +41,7 @@ def runs() -> Runs:
 
 @pytest.fixture(autouse=True)
 def nothing_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cached_module, "_warned", Once())
+    monkeypatch.setattr(cached_module, "_warned", WarnOnce())
 
 
 async def updates(graph: Pregel, given: Any, config: RunnableConfig | None = None) -> list[Any]:
@@ -222,10 +223,9 @@ async def test_a_conditional_edge_that_fails_on_a_hit_fails_as_it_would_without(
 async def test_each_attempt_of_a_hit_makes_its_writes_anew(cache: WatchedCache) -> None:
     graph = cached(chain(["a", "b"]), cache, "a")
     await graph.ainvoke({})
-    task = task_of(graph, {"log": []})
-    await watching(graph).look_up([task])
+    [task] = await watching(graph).look_up([task_of(graph, {"log": []})])
     for _ in range(2):
-        assert writes_of(graph.plan, task, None) == [("log", ["a"]), ("branch:to:b", None)]
+        assert writes_of(graph.plan, task.spec, None) == [("log", ["a"]), ("branch:to:b", None)]
 
 
 async def test_edges_are_the_graphs_own_not_the_caches(cache: WatchedCache, runs: Runs) -> None:
@@ -276,21 +276,18 @@ async def test_the_start_is_never_cached(cache: WatchedCache) -> None:
 
 async def test_a_task_that_handles_a_failure_is_not_looked_up(cache: WatchedCache) -> None:
     graph = cached(chain(["a"]), cache, "a")
-    task = task_of(graph, {})
-    task.failure = NodeError(node="b", error=ValueError())
+    task = task_of(graph, {})._replace(handles=NodeError(node="b", error=ValueError()))
     await watching(graph).look_up([task])
     assert cache.asked == []
 
 
 async def test_what_stands_in_for_a_failed_result_is_not_kept(cache: WatchedCache) -> None:
     graph = cached(chain(["a"]), cache, "a")
-    for failed in ({"error": ValueError()}, {"failure": NodeError(node="a", error=ValueError())}):
-        seen, task = watching(graph), task_of(graph, {})
-        await seen.look_up([task])
-        task.writes = [("log", ["handled"])]
-        for name, value in failed.items():
-            setattr(task, name, value)
-        await seen.keep([task])
+    seen, task = watching(graph), task_of(graph, {})
+    await seen.look_up([task])
+    handler = task._replace(handles=NodeError(node="a", error=ValueError()))
+    writes = [("log", ["handled"])]
+    await seen.keep([Failed(task, ValueError(), handler), Finished(handler, writes, len(writes))])
     assert cache.kept == []
 
 
@@ -298,8 +295,8 @@ async def test_writes_that_are_not_the_nodes_own_are_not_kept(cache: WatchedCach
     graph = cached(chain(["a", "b"]), cache, "a")
     seen, task = watching(graph), task_of(graph, {})
     await seen.look_up([task])
-    task.writes = [("log", ["somebody else's"])]  # without the node's edges, as a handler's are
-    await seen.keep([task])
+    others = [("log", ["somebody else's"])]  # without the node's edges, as a handler's are
+    await seen.keep([Finished(task, others, len(others))])
     assert cache.kept == []
 
 
@@ -314,7 +311,7 @@ def scope_of(graph: Pregel) -> Scope:
 
 
 def task_of(graph: Pregel, given: Any) -> Task:
-    superstep = Superstep("c", "", 1, scope_of(graph), None, 9)
+    superstep = Superstep("c", ROOT_NAMESPACE, 1, 9)
     return Task(graph.plan.nodes["a"], ("p", "a"), (), given, superstep)
 
 
@@ -529,7 +526,7 @@ async def test_keys_of_a_key_func_meet_neither_those_of_another_type_nor_inputs(
 
 
 def with_input(graph: Pregel, given: Any) -> Task:
-    superstep = Superstep("c", "", 1, scope_of(graph), None, 9)
+    superstep = Superstep("c", ROOT_NAMESPACE, 1, 9)
     return Task(graph.plan.nodes["b"], ("p", "b"), (), given, superstep)
 
 

@@ -1,0 +1,215 @@
+"""The bounded buffer between a run and the readers of its events."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import anyio
+
+from perdure.aio.portal import loop_here
+from perdure.data import StreamMode
+from perdure.errors import GraphValidationError
+from perdure.pregel.events.facts import Fact
+from perdure.pregel.events.modes import PROJECTIONS, Projection
+from perdure.pregel.plan.names import names_of
+from perdure.pregel.step.namespace import ROOT_NAMESPACE, Namespace
+
+BUFFER_SIZE: Final = 64
+"""Events that may wait for the slowest reader when a superstep begins, or a body ends."""
+
+MOST_UNREAD: Final = 10_000
+"""Events that one body may put into the stream while no reader takes any."""
+
+LOOK_SECONDS: Final = 1.0
+"""Seconds after which a thread that waits for room looks again whether anybody still reads."""
+
+
+class Event(NamedTuple):
+    """One event as it waits for its readers."""
+
+    place: Namespace
+    mode: StreamMode
+    payload: Any
+
+
+class Buffer:
+    """Events in their order, kept until every reader has taken them.
+
+    Putting never waits: who puts many waits for room, in the run between supersteps or in a thread.
+    All but `put` and `wait_for_room` belongs to the run's own loop.
+
+    Attributes:
+        taken: how many events the slowest reader has taken.
+        closed: whether there will be no more events, or nobody to read them.
+        most_unread: how many events a body may put while no reader takes any.
+    """
+
+    __slots__ = (
+        "_below",
+        "_events",
+        "_filled",
+        "_loop",
+        "_readers",
+        "_room",
+        "_room_in_threads",
+        "_root",
+        "_thread",
+        "closed",
+        "most_unread",
+        "taken",
+    )
+
+    def __init__(self, most_unread: int = MOST_UNREAD) -> None:
+        self.taken = 0
+        self.closed = False
+        self.most_unread = most_unread
+        self._events: deque[Event] = deque()
+        self._readers: list[Reader] = []
+        self._root: dict[type[Fact], tuple[Projection, ...]] = {}
+        self._below: dict[type[Fact], tuple[Projection, ...]] = {}
+        self._room_in_threads = threading.Condition()
+        self._loop: Any = None
+        self._thread = 0
+
+    def reader(self, modes: StreamMode | Sequence[StreamMode], *, subgraphs: bool = False) -> Reader:
+        """Return a new reader, which gets what is put from now on.
+
+        Args:
+            modes: one mode, for bare payloads; or several, for pairs of mode and payload.
+            subgraphs: whether it gets the events of child graphs too, each with its namespace first.
+        """
+        reader = Reader(self, modes, subgraphs=subgraphs, cursor=self.taken + len(self._events))
+        self._readers.append(reader)
+        for projection in (PROJECTIONS[mode] for mode in reader.modes):
+            _listen(self._root, projection)
+            if subgraphs:
+                _listen(self._below, projection)
+        return reader
+
+    def attach(self) -> None:
+        """Note that the run goes on in the loop and the thread of the caller."""
+        self._loop, self._thread = loop_here(), threading.get_ident()
+        self._filled, self._room = anyio.Event(), anyio.Event()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller's thread is the one that the run goes on in."""
+        return threading.get_ident() == self._thread
+
+    def projections(self, kind: type[Fact], place: Namespace) -> tuple[Projection, ...]:
+        """Return the projections of facts of this kind that some reader asked for."""
+        return (self._root if place == ROOT_NAMESPACE else self._below).get(kind, ())
+
+    def put(self, event: Event) -> None:
+        """Append an event, from any thread."""
+        self._events.append(event)
+        if self.is_here:
+            self._filled.set()
+        elif self._loop is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._filled.set()
+
+    async def room(self) -> None:
+        """Wait until fewer than BUFFER_SIZE events wait for the slowest reader."""
+        while len(self._events) >= BUFFER_SIZE and not self.closed:
+            self._room = anyio.Event()
+            await self._room.wait()
+
+    def wait_for_room(self) -> None:
+        """Wait in a thread as `room` waits in the loop."""
+        with self._room_in_threads:
+            while len(self._events) >= BUFFER_SIZE and not self.closed:
+                # The reader notifies. A loop that was stopped does not: it is looked for now and then.
+                if not self._room_in_threads.wait(LOOK_SECONDS) and not self._loop.is_running():
+                    return
+
+    def close(self) -> None:
+        """Say that there will be no more events, or nobody to read them; nobody waits for room any more."""
+        self.closed = True
+        self._filled.set()
+        self._make_room()
+
+    async def filled(self, cursor: int) -> None:
+        """Wait until there is an event after `cursor`, or the end."""
+        while self.taken + len(self._events) <= cursor and not self.closed:
+            self._filled = anyio.Event()
+            await self._filled.wait()
+
+    def after(self, cursor: int) -> list[Event]:
+        """Return the events from `cursor` on."""
+        events = self._events
+        behind = cursor - self.taken
+        return [events[index] for index in range(behind, len(events))]
+
+    def trim(self) -> None:
+        """Forget the events that all readers have taken."""
+        least = min(reader.cursor for reader in self._readers)
+        for _ in range(least - self.taken):
+            self._events.popleft()
+        self.taken = least
+        self._make_room()
+
+    def _make_room(self) -> None:
+        self._room.set()
+        with self._room_in_threads:
+            self._room_in_threads.notify_all()
+
+
+def _listen(wanted: dict[type[Fact], tuple[Projection, ...]], projection: Projection) -> None:
+    for kind in projection.listens:
+        if projection not in wanted.get(kind, ()):
+            wanted[kind] = (*wanted.get(kind, ()), projection)
+
+
+class Reader:
+    """One reader of a run's events, with a cursor of its own.
+
+    Attributes:
+        cursor: the number of the next event that it will be given.
+    """
+
+    __slots__ = ("_buffer", "_subgraphs", "_tagged", "cursor", "modes")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        modes: StreamMode | Sequence[StreamMode],
+        *,
+        subgraphs: bool,
+        cursor: int,
+    ) -> None:
+        self.modes = names_of(modes)
+        for mode in self.modes:
+            if mode not in PROJECTIONS:
+                raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(PROJECTIONS)}.")
+        self.cursor = cursor
+        self._buffer = buffer
+        self._tagged = not isinstance(modes, str)
+        self._subgraphs = subgraphs
+
+    async def batch(self) -> deque[Any]:
+        """Return all events since the last batch, at least one; none only at the end."""
+        buffer, batch = self._buffer, deque[Any]()
+        while not batch:
+            await buffer.filled(self.cursor)
+            events = buffer.after(self.cursor)
+            batch.extend(self._shown(event) for event in events if self._sees(event))
+            self.cursor += len(events)
+            buffer.trim()
+            if not events:
+                break
+        return batch
+
+    def _sees(self, event: Event) -> bool:
+        return event.mode in self.modes and (self._subgraphs or event.place == ROOT_NAMESPACE)
+
+    def _shown(self, event: Event) -> Any:
+        if self._subgraphs:
+            path = event.place.path
+            return (path, event.mode, event.payload) if self._tagged else (path, event.payload)
+        return (event.mode, event.payload) if self._tagged else event.payload

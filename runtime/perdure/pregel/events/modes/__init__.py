@@ -1,0 +1,30 @@
+"""Stream modes: one file each, named as in StreamMode, that projects facts to the payloads of its events.
+
+A mode's file holds `LISTENS`, the kinds of facts that it projects, and `project`, which yields the payloads
+of one fact. To add a mode, add its file and its name in StreamMode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple, get_args
+
+from perdure.data import StreamMode
+from perdure.pregel.events.facts import Fact
+
+
+class Projection(NamedTuple):
+    """One mode's way from facts to the payloads of its events."""
+
+    mode: StreamMode
+    listens: frozenset[type[Fact]]
+    project: Callable[[Any], Iterable[Any]]
+
+
+def _projection(mode: StreamMode) -> Projection:
+    module = import_module(f"{__name__}.{mode}")
+    return Projection(mode, frozenset(module.LISTENS), module.project)
+
+
+PROJECTIONS: Final[Mapping[str, Projection]] = {mode: _projection(mode) for mode in get_args(StreamMode)}

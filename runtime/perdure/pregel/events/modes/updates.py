@@ -1,0 +1,27 @@
+"""The "updates" mode: what each task wrote, when it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from perdure.constants import INTERRUPT, START
+from perdure.pregel.events.facts import RunPaused, TaskEnded
+from perdure.pregel.plan.plan import Calling
+from perdure.pregel.step.outcome import Finished
+
+LISTENS: Final = (TaskEnded, RunPaused)
+
+
+def project(fact: TaskEnded | RunPaused) -> Iterator[Any]:
+    """Yield `{node: update}` for a task that finished, marked as cached if its node did not run now."""
+    if isinstance(fact, RunPaused):
+        yield {INTERRUPT: ()}
+        return
+    outcome = fact.outcome
+    if not isinstance(outcome, Finished) or outcome.task.name == START:
+        return
+    update = {outcome.task.name: fact.output.update(outcome.writes)}
+    if outcome.restored or outcome.task.spec.calling is Calling.CACHED:
+        update["__metadata__"] = {"cached": True}
+    yield update

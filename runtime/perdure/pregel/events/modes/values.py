@@ -1,0 +1,18 @@
+"""The "values" mode: the output, whenever a superstep changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from perdure.pregel.events.facts import SuperstepApplied, SuperstepStored
+
+LISTENS: Final = (SuperstepApplied, SuperstepStored)
+
+
+def project(fact: SuperstepApplied | SuperstepStored) -> Iterator[Any]:
+    """Yield the output if a superstep changed it; where it is about to be stored, only once that is done."""
+    if isinstance(fact, SuperstepApplied) and fact.stores:
+        return
+    if fact.changed is None or not fact.output.names.isdisjoint(fact.changed):
+        yield fact.output.of(fact.state)

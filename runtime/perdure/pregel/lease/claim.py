@@ -1,0 +1,69 @@
+"""Taking a thread, and giving it back where no commit does."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Final
+from weakref import WeakSet
+
+from perdure import faults
+from perdure.aio.cancellation import clean_up
+from perdure.checkpoint.base import BaseCheckpointSaver, Claim, ClaimRequest, LeasedSaver, RunEnd
+from perdure.errors import OrphanTakenError, StaleRunError, ThreadBusyError, UnfencedSaverWarning
+from perdure.pregel.lease.session import Session
+from perdure.pregel.step.failures import add_note
+
+CLEANUP_SECONDS: Final = 10.0
+"""Seconds that a run which was stopped may take to store what had finished."""
+
+_unfenced: WeakSet[BaseCheckpointSaver] = WeakSet()
+
+
+async def claim_thread(saver: LeasedSaver, asked: ClaimRequest) -> Claim:
+    """Claim a thread. Raises OrphanTakenError where the claim was for an orphan that is none any more."""
+    if faults.hook is not None:
+        await faults.reach("claim.send", asked.thread_id)
+    try:
+        claim = await saver.aclaim(asked)
+    except (StaleRunError, ThreadBusyError) as error:
+        if asked.successor_of is None:
+            raise
+        raise OrphanTakenError(
+            f"Run {asked.run_id!r} of thread {asked.thread_id!r} is no orphan any more: it has ended, or "
+            "another process continues it. Leave it alone."
+        ) from error
+    if faults.hook is not None:
+        await faults.reach("claim.acknowledged", asked.thread_id)
+    return claim
+
+
+async def give_back(session: Session, error: BaseException) -> None:
+    """Release a claim whose end no commit has stored."""
+    if session.fence is None or not isinstance(session.saver, LeasedSaver):
+        return
+    if isinstance(session.line.failure, StaleRunError):
+        return
+    try:
+        release = partial(session.saver.arelease, session.fence, end_of(error))
+        await clean_up(release, CLEANUP_SECONDS)
+    except Exception as failure:
+        add_note(error, f"The thread could not be given back: {failure!r}")
+
+
+def end_of(error: BaseException) -> RunEnd:
+    """Return the end of a run that an error, or its cancellation, has stopped."""
+    return RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
+
+
+def warn_unfenced(saver: BaseCheckpointSaver) -> None:
+    """Warn of a saver without leases, one time for each."""
+    if saver in _unfenced:
+        return
+    _unfenced.add(saver)
+    warnings.warn(
+        f"{type(saver).__name__} has no leases: nothing keeps two runs on one thread apart, and runs that "
+        "crash are not found by recover().",
+        UnfencedSaverWarning,
+        stacklevel=3,
+    )
