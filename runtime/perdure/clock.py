@@ -1,4 +1,7 @@
-"""Time and ids, injected: a run reads the clock and draws ids through these, never directly."""
+"""The injected sources of time and of checkpoint ids.
+
+A run never reads the system's clock or draws an id directly.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,22 @@ from perdure.errors import InvalidPayloadError
 
 _UUID6: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-6[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _GREGORIAN_TICKS: Final = 0x01B21DD213814000
-"""100 ns ticks between 1582-10-15, where UUID time begins, and 1970-01-01 (RFC 9562, 5.1)."""
+"""100 ns ticks between the start of UUID time, 1582-10-15, and 1970-01-01 (RFC 9562, 5.1)."""
 
 
 class Clock(Protocol):
-    """What the engine knows of time."""
+    """The engine's view of time."""
 
     def time_ns(self) -> int:
-        """Nanoseconds since the Unix epoch. May jump."""
+        """Return nanoseconds since the Unix epoch. They may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return seconds on a clock that never goes back."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait that many seconds of `monotonic`."""
+        """Wait for this many seconds of `monotonic`."""
         ...
 
 
@@ -48,11 +51,11 @@ SYSTEM_CLOCK: Final = SystemClock()
 
 
 class IdSource:
-    """Draws checkpoint ids: UUIDv6 texts, each greater than all that this source gave or was shown.
+    """A source of checkpoint ids: UUIDv6 texts in strictly ascending order.
 
-    Order is the order of drawing, whatever the clock says: where the clock stands still or goes
-    back, the time part of the last id plus one tick is used. One source serves a run and its child
-    graphs, after it was shown the greatest id of the thread.
+    The order does not depend on the clock. If the clock stands still or goes back, the next id takes the
+    time of the last id plus one tick. A run and its child graphs share one source. `advance_past` sets it
+    above the greatest id of the thread.
     """
 
     __slots__ = ("_clock", "_suffix", "_ticks")
@@ -63,6 +66,7 @@ class IdSource:
         self._suffix = suffix if suffix is not None else _random_suffix()
 
     def next(self) -> str:
+        """Draw the next id."""
         ticks = self._clock.time_ns() // 100 + _GREGORIAN_TICKS
         if ticks <= self._ticks:
             ticks = self._ticks + 1
@@ -71,21 +75,22 @@ class IdSource:
         return f"{digits[:8]}-{digits[8:12]}-6{digits[12:]}-{self._suffix}"
 
     def advance_past(self, checkpoint_id: str) -> None:
-        """Make every id from now on greater than `checkpoint_id`.
+        """Make all later ids greater than `checkpoint_id`.
 
-        Raises InvalidPayloadError if that is not a UUIDv6: ours could not be kept above it.
+        Raises:
+            InvalidPayloadError: `checkpoint_id` is not a UUIDv6, so no id of this source can follow it.
         """
         if not _UUID6.fullmatch(checkpoint_id):
             raise InvalidPayloadError(
-                f"The thread holds a checkpoint with the id {checkpoint_id!r}, which is no UUIDv6; no run "
-                "can follow it. Give checkpoints that you store yourself ids drawn by perdure.clock.IdSource."
+                f"The thread holds a checkpoint whose id {checkpoint_id!r} is not a UUIDv6, so no run can "
+                "follow it. Draw the ids of checkpoints that you store yourself from perdure.clock.IdSource."
             )
         ticks = int(checkpoint_id[:8] + checkpoint_id[9:13] + checkpoint_id[15:18], 16)
         self._ticks = max(self._ticks, ticks)
 
 
 class LocalIds(IdSource):
-    """Ids for a run that stores nothing: in order, and unique within the run, which is all it needs."""
+    """Ids for a run that stores nothing: ascending, and unique only within the run."""
 
     __slots__ = ("_drawn",)
 
@@ -98,6 +103,6 @@ class LocalIds(IdSource):
 
 
 def _random_suffix() -> str:
-    """Clock sequence and node of a UUID, with the variant's two bits: what tells sources apart."""
+    """Return a random clock sequence and node with the UUID's variant bits. They tell sources apart."""
     digits = os.urandom(8).hex()
     return f"{'89ab'[int(digits[0], 16) & 3]}{digits[1:4]}-{digits[4:]}"

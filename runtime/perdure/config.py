@@ -1,4 +1,4 @@
-"""A run's configuration: a mapping for callers, parsed once into RunSettings; nodes can ask for it."""
+"""A run's configuration: the mapping that callers pass, and the RunSettings that it is parsed into once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from perdure.errors import GraphValidationError, MissingThreadError, NotInNodeEr
 
 
 class RunnableConfig(TypedDict, total=False):
-    """What a caller may say about a run.
+    """The options of a run. A key with any other name becomes part of `configurable`.
 
-    `configurable` addresses the thread: `thread_id`, `checkpoint_ns`, `checkpoint_id`.
-    `recursion_limit` is the number of supersteps of nodes that the run may take.
-    `max_concurrency` bounds how many tasks of a superstep run at the same time.
-    `metadata` is stored with every checkpoint; its values are JSON scalars.
-    `callbacks` are handed to the runnables of other packages that nodes run.
-    What has another name than these is taken as part of `configurable`.
+    Attributes:
+        configurable: the address of the thread (`thread_id`, `checkpoint_ns`, `checkpoint_id`), and values
+            of the caller's own.
+        recursion_limit: maximum number of supersteps of nodes.
+        max_concurrency: maximum number of tasks that run at once in a superstep; None for no limit.
+        metadata: JSON scalars that are stored with every checkpoint.
+        callbacks: passed to the runnables of other packages that nodes run.
     """
 
     configurable: dict[str, Any]
@@ -34,7 +35,7 @@ class RunnableConfig(TypedDict, total=False):
 
 
 Config = RunnableConfig | Mapping[str, Any]
-"""What is taken for one."""
+"""The types that are accepted as a config."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,8 @@ class RunSettings:
     """A parsed RunnableConfig.
 
     Attributes:
-        configurable: as given; a config that addresses a thread inherits none from the surrounding run.
+        configurable: the config's own values, and those inherited from the surrounding run. A config that
+            addresses a thread inherits none.
     """
 
     thread_id: str | None = None
@@ -59,12 +61,12 @@ class RunSettings:
 
 _DEFAULT = RunSettings()
 ADDRESS = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
-"""The keys of `configurable` that say which thread, and where in it."""
+"""The keys of `configurable` that address a thread and a place in it."""
 _KNOWN = RunnableConfig.__annotations__.keys()
 
 
 def task_metadata(**said: Any) -> dict[str, Any]:
-    """What the engine says of a task in the metadata of its config."""
+    """Return the metadata that the engine adds to a task's config."""
     return {f"langgraph_{key}": value for key, value in said.items()}
 
 
@@ -72,9 +74,9 @@ _TASK_METADATA = task_metadata(step=0, node="", triggers=(), path=(), checkpoint
 
 
 def merge_configs(bound: Mapping[str, Any] | None, explicit: Mapping[str, Any] | None) -> dict[str, Any]:
-    """One config that says what both say, and `explicit` where they differ.
+    """Merge two configs. `explicit` wins where they differ.
 
-    Tags are joined, metadata and configurable merged key by key, lists of callbacks appended.
+    Tags are joined, metadata and configurable are merged key by key, and lists of callbacks are appended.
     """
     first, second = _gathered(bound), _gathered(explicit)
     merged = {**first, **{key: value for key, value in second.items() if value is not None}}
@@ -87,7 +89,7 @@ def merge_configs(bound: Mapping[str, Any] | None, explicit: Mapping[str, Any] |
 
 
 def _gathered(config: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The config with what has no name of ours in its `configurable`."""
+    """Move the keys that a RunnableConfig does not have into `configurable`."""
     _require_mapping(config)
     gathered = dict(config or {})
     others = gathered.keys() - _KNOWN
@@ -100,7 +102,7 @@ def _gathered(config: Mapping[str, Any] | None) -> dict[str, Any]:
 def _require_mapping(config: Any) -> None:
     if config is not None and not isinstance(config, Mapping):
         raise TypeError(
-            f"A config is a mapping, not {config!r}: to name a thread, write "
+            f"A config must be a mapping, got {config!r}. To name a thread, pass "
             '{"configurable": {"thread_id": "..."}}.'
         )
 
@@ -116,9 +118,10 @@ def _all_callbacks(first: Any, second: Any) -> Any:
 
 
 def passed_on(config: Mapping[str, Any], surrounding: RunSettings, namespace: str) -> Mapping[str, Any]:
-    """A config that a node gives to a graph that it runs, without what says only where the node is.
+    """Remove the node's own place from a config that the node passes to a child graph.
 
-    Its own, as it was given it in `namespace`, then means the same as none. Any other is left as it is.
+    A node may pass on the config that it received in `namespace`. That then means the same as passing none.
+    A config with another address is returned unchanged.
     """
     configurable = config.get("configurable") or {}
     own = {**surrounding.configurable, "checkpoint_ns": namespace}
@@ -133,9 +136,9 @@ def passed_on(config: Mapping[str, Any], surrounding: RunSettings, namespace: st
 
 
 def parse_config(config: Config | None, surrounding: RunSettings = _DEFAULT) -> RunSettings:
-    """Read a config once, refusing what cannot be meant.
+    """Parse and validate a config.
 
-    What it leaves out is taken from the `surrounding` run, but for what addresses a thread.
+    Options that it leaves out come from the `surrounding` run, except the address of a thread.
     """
     if not config and surrounding is _DEFAULT:
         return _DEFAULT
@@ -170,57 +173,59 @@ def _at_least_one(config: Mapping[str, Any], name: str, default: Any) -> Any:
     if value is None:
         return default
     if type(value) is not int or value < 1:
-        raise GraphValidationError(f"{name} must be at least 1, and a whole number; got {value!r}")
+        raise GraphValidationError(
+            f"{name} must be at least 1 and an integer, got {value!r}. Leave it out for the default."
+        )
     return value
 
 
 def require_thread(settings: RunSettings) -> str:
-    """The thread id, or an error that says how to give one."""
+    """Return the thread id. Raises MissingThreadError if there is none."""
     if settings.thread_id is None:
         raise MissingThreadError(
-            "This graph has a checkpointer, so a call must name its thread: pass "
+            "The call names no thread, but the graph has a checkpointer. Pass "
             'config={"configurable": {"thread_id": "..."}}.'
         )
     return settings.thread_id
 
 
-# What code below a node can ask for
+# For code that runs inside a node
 
 
 class RunningTask(Protocol):
-    """What the engine leaves in `current_task`."""
+    """The part of the engine's task that code inside a node can reach through `current_task`."""
 
     def runtime(self) -> Any:
-        """The task's Runtime: its view of its run."""
+        """Return the task's Runtime."""
         ...
 
     def config(self) -> RunnableConfig:
-        """The task's config, as a node gets it."""
+        """Return the task's config, as its node receives it."""
         ...
 
 
 def require_task(asked: str) -> RunningTask:
-    """The task whose node is running here. Raises NotInNodeError, which says what was asked, without one."""
+    """Return the running task. Raises NotInNodeError, naming the function `asked`, outside of a node."""
     task = current_task.get()
     if task is None:
         raise NotInNodeError(
-            f"Called {asked} outside of a runnable context: no node is running here. Code that a node hands "
-            "to another thread sees it only in a copy of the node's contextvars."
+            f"Called {asked} outside of a runnable context: no node is running here. If a node started this "
+            "thread, run the function in a copy of the node's contextvars: runtime.in_thread(function)."
         )
     return cast("RunningTask", task)
 
 
 def get_config() -> RunnableConfig:
-    """The config of the node that this is called below."""
+    """Return the config of the running node."""
     return require_task("get_config").config()
 
 
 def get_store() -> Any:
-    """The store of the run that this is called in; None if it has none."""
+    """Return the run's store, or None if it has none."""
     return require_task("get_store").runtime().store
 
 
 def get_stream_writer() -> StreamWriter:
-    """What puts "custom" events into the stream of the run that this is called in."""
+    """Return the function that writes "custom" events to the run's stream."""
     writer: StreamWriter = require_task("get_stream_writer").runtime().stream_writer
     return writer

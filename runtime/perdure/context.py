@@ -1,4 +1,4 @@
-"""What code below a node can find out about where it runs: one ContextVar, one object per task."""
+"""The context variable that leads code below a node to the node's task."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from contextvars import ContextVar
 from typing import Final
 
 current_task: Final[ContextVar[object | None]] = ContextVar("perdure_current_task", default=None)
-"""The engine's Task whose node is running, or None outside of a node."""
+"""The running task, or None outside of a node."""

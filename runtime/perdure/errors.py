@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree.
+"""The tree of errors, then the warnings.
 
     PerdureError
     ├── building a graph
@@ -34,24 +34,25 @@
         ├── SaverTimeoutError (TimeoutError)
         └── SchemaError (RuntimeError)
 
-A node's own exception is in none of these: it reaches the caller as itself. Control flow is in none of
-them either: GraphBubbleUp is a BaseException, so that `except Exception` in a node does not swallow it,
-and it leaves no public method.
+A node's own exception is not in this tree. It reaches the caller unchanged.
+
+Control-flow signals are not in it either. GraphBubbleUp is a BaseException, so `except Exception` in a node
+does not swallow it. No public method raises one.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from perdure.data import NodeError as NodeError  # noqa: PLC0414  # no error, but looked for here too
+from perdure.data import NodeError as NodeError  # noqa: PLC0414  # not an error; users also look for it here
 
 
 class PerdureError(Exception):
-    """The base of every error that Perdure itself raises."""
+    """The base of all errors that Perdure raises."""
 
 
 def failures_of(error: BaseException) -> tuple[BaseException, ...]:
-    """All that failed in the superstep that `error` stopped: `error` itself, then what its siblings raised.
+    """Return every failure of the superstep that `error` ended: `error` first, then its siblings' errors.
 
     try:
         await graph.ainvoke(given)
@@ -66,75 +67,75 @@ def failures_of(error: BaseException) -> tuple[BaseException, ...]:
 
 
 class GraphValidationError(PerdureError, ValueError):
-    """The graph as described cannot be compiled."""
+    """A graph's description is invalid, or a call asks for something that the graph does not have."""
 
 
 class NodeSignatureError(PerdureError, TypeError):
-    """A node, router or reducer cannot be called the way the engine would call it."""
+    """A node, path or reducer has a signature that the engine cannot call."""
 
 
 # Drawing it
 
 
 class MissingExtraError(PerdureError, ImportError):
-    """What was asked for needs something optional that is not installed; the message says what."""
+    """An optional dependency is not installed. The message names it."""
 
 
 class DrawingError(PerdureError, RuntimeError):
-    """A picture of the graph could not be made."""
+    """The graph could not be drawn."""
 
 
 # Calling it
 
 
 class MissingThreadError(PerdureError, ValueError):
-    """A graph with a saver was called without saying which thread."""
+    """A call to a graph with a saver names no thread."""
 
 
 class NoCheckpointerError(PerdureError, RuntimeError):
-    """Something was asked for that only a graph with a saver can do."""
+    """An operation needs a saver, and the graph has none."""
 
 
 class SyncCallError(PerdureError, RuntimeError):
-    """A sync method was called where it cannot wait, or belongs to an event loop that has stopped."""
+    """A sync method cannot wait on this thread, or the event loop that it needs has stopped."""
 
 
 class EmptyInputError(PerdureError, ValueError):
-    """There is no input and nothing to resume."""
+    """A run has neither an input nor anything to resume."""
 
 
 class RecoveryRefusedError(PerdureError, RuntimeError):
-    """Orphaned runs cannot be recovered through this saver or this graph."""
+    """This saver or this graph cannot recover orphaned runs."""
 
 
 # Running it
 
 
 class InvalidUpdateError(PerdureError, RuntimeError):
-    """A node returned, or a caller sent, something that is not an update of this state."""
+    """A node returned, or a caller passed, an invalid update of the state."""
 
 
 class EmptyChannelError(PerdureError, RuntimeError):
-    """A channel was read before anything was written to it."""
+    """A channel was read that holds no value."""
 
 
 class GraphRecursionError(PerdureError, RecursionError):
-    """The recursion limit was used up while there was still work to do."""
+    """A run reached its recursion limit with tasks left to run."""
 
 
 class NodeCancelledError(PerdureError, RuntimeError):
-    """Code inside a node raised CancelledError although nobody cancelled the run."""
+    """A node raised CancelledError, but nobody cancelled the run."""
 
 
 class NodeTimeoutError(PerdureError, RuntimeError):
-    """An attempt of a node took too long, or made no progress for too long.
+    """An attempt of a node exceeded its run timeout or its idle timeout.
 
     Attributes:
-        node: which.
-        kind: which limit it was, "run" or "idle".
+        node: name of the node.
+        kind: the limit that was exceeded, "run" or "idle".
         timeout: that limit, in seconds.
-        run_timeout, idle_timeout: both limits, None where there is none.
-        elapsed: how long the attempt had run, in seconds.
+        run_timeout, idle_timeout: both limits, in seconds; None if not set.
+        elapsed: duration of the attempt, in seconds.
     """
 
     def __init__(
@@ -160,15 +161,15 @@ class NodeTimeoutError(PerdureError, RuntimeError):
 
 
 class StoredError(PerdureError, RuntimeError):
-    """What a node raised in an earlier run, known only as the text that was stored: its repr."""
+    """An error that a node raised before a crash, restored from its stored text (its repr)."""
 
 
 class NotInNodeError(PerdureError, RuntimeError):
-    """Something that only a node can ask for was asked for outside of one."""
+    """A function that works only inside a node was called outside of one."""
 
 
 class MissingNodeError(PerdureError, RuntimeError):
-    """A stored thread waits on a node that this graph does not have."""
+    """A stored thread has a task for a node that this graph does not have."""
 
 
 class StreamOverflowError(PerdureError, RuntimeError):
@@ -176,32 +177,32 @@ class StreamOverflowError(PerdureError, RuntimeError):
 
 
 class ThreadBusyError(PerdureError, RuntimeError):
-    """Another run holds the thread; the message says which, and since when."""
+    """Another run holds the claim on the thread. The message names that run and the time of its claim."""
 
 
 class OrphanTakenError(PerdureError, RuntimeError):
-    """The run that was to be continued has ended, or somebody else continues it."""
+    """The orphaned run has ended, or another process is continuing it."""
 
 
 class StaleRunError(PerdureError, RuntimeError):
-    """This run lost its thread to another one; nothing it wrote since was stored."""
+    """This run lost its claim on the thread to another run. Nothing that it wrote since was stored."""
 
 
 # Control flow
 
 
 class GraphBubbleUp(BaseException):
-    """The base of what ends a node without being an error."""
+    """The base of control-flow signals, which end a node and are not errors."""
 
 
 class ParentCommand(GraphBubbleUp):  # not an error
-    """A node returned a Command for a graph around its own.
+    """A Command on its way to a graph around the node's own.
 
-    Raised by a node, it means the same as the Command returned.
+    A node may raise it instead of returning the Command.
 
     Attributes:
-        command: the Command; a list of them if several nodes, or a node with several, returned one.
-        target: the task whose node the Command is for, once that is found out.
+        command: the Command, or a list of Commands if there are several.
+        target: the task of the outer graph that receives the Command, once resolved.
     """
 
     def __init__(self, command: Any) -> None:
@@ -214,50 +215,50 @@ class ParentCommand(GraphBubbleUp):  # not an error
 
 
 class UnserializableValueError(PerdureError, TypeError):
-    """A value cannot be stored without altering it; the message names the state key and the remedy."""
+    """A value cannot be stored without altering it. The message names the state key and the remedy."""
 
 
 class InvalidPayloadError(PerdureError, ValueError):
-    """Stored bytes do not say what a stored value may say."""
+    """Stored bytes are not a valid stored value."""
 
 
 # The back end
 
 
 class SaverUnavailableError(PerdureError, ConnectionError):
-    """The saver's database did not answer; the message says which host and why."""
+    """The saver's database cannot be reached. The message names the host and the reason."""
 
 
 class SaverTimeoutError(PerdureError, TimeoutError):
-    """The saver's database answered too late, or had no connection to spare."""
+    """The saver's database answered too late, or its pool had no free connection."""
 
 
 class SchemaError(PerdureError, RuntimeError):
-    """The saver's schema is missing, or older or newer than the code."""
+    """The database schema is missing, too old or too new for this code."""
 
 
 # Warnings
 
 
 class PerdureWarning(UserWarning):
-    """The base of every warning that Perdure itself gives."""
+    """The base of all warnings that Perdure gives."""
 
 
 class InvalidUpdateWarning(PerdureWarning):
-    """An update names a key that the state does not have."""
+    """An update writes to a key that the state does not have."""
 
 
 class PerdureDeprecationWarning(PerdureWarning, DeprecationWarning):
-    """A name that still works, and what to write in its place."""
+    """An old name was used. It still works; the message gives the new one."""
 
 
 class GraphStructureWarning(PerdureWarning):
-    """The graph as described would probably not run as it was meant to; with strict=True, an error."""
+    """The graph's structure is probably a mistake. With `strict=True` it is an error."""
 
 
 class InPlaceChangeWarning(PerdureWarning):
-    """With debug on: a node changed in place what it was given, and did not return it."""
+    """With debug on: a node changed its input in place and did not return the change."""
 
 
 class UnfencedSaverWarning(PerdureWarning):
-    """The saver has no leases: two runs at once on one thread are not kept apart."""
+    """The saver has no leases, so two runs on one thread are not kept apart."""

@@ -1,11 +1,11 @@
-"""Named fault points: places where tests stop, delay or kill a run.
+"""Named fault points, at which tests stop, delay or kill a run.
 
-They cost one global load and a comparison when nothing is installed:
+Without a hook, a fault point costs one global load and one comparison:
 
     if faults.hook is not None:
         await faults.reach("commit.send", thread_id)
 
-`perdure.testing.faults` installs the hooks.
+`perdure.testing.faults` installs hooks.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FaultPoint = Literal[
 FAULT_POINTS: Final[tuple[FaultPoint, ...]] = get_args(FaultPoint)
 
 FaultHook = Callable[[FaultPoint, str], Awaitable[None]]
-"""Called with the point and what it concerns: the node's name, or else the thread id."""
+"""A callback for fault points. Its second argument is the node's name or, without a node, the thread id."""
 
 hook: FaultHook | None = None
 
 
 async def reach(point: FaultPoint, subject: str) -> None:
-    """Tell the installed hook that execution has come to `point`."""
+    """Call the hook, if there is one, for this fault point."""
     if hook is not None:
         await hook(point, subject)

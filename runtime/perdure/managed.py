@@ -1,4 +1,4 @@
-"""State keys whose value is not stored but known to the run: annotate a key with one of these."""
+"""Managed values: state keys that the run computes and never stores. Annotate a key with one of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 
 
 class Scratch(Protocol):
-    """What a managed value can be computed from."""
+    """The data of one superstep from which managed values are computed."""
 
     @property
     def remaining(self) -> int:
@@ -16,16 +16,16 @@ class Scratch(Protocol):
 
 
 class ManagedValue(ABC):
-    """A value that is computed whenever a node's input is made."""
+    """A value that the engine computes whenever it builds a node's input."""
 
     @staticmethod
     @abstractmethod
     def get(scratch: Scratch) -> Any:
-        """The value in the superstep that `scratch` describes."""
+        """Compute the value for one superstep."""
 
 
 class IsLastStepManager(ManagedValue):
-    """Whether the recursion limit allows no superstep after this one."""
+    """A flag that is True in the last superstep that the recursion limit allows."""
 
     @staticmethod
     def get(scratch: Scratch) -> bool:
@@ -33,7 +33,7 @@ class IsLastStepManager(ManagedValue):
 
 
 class RemainingStepsManager(ManagedValue):
-    """How many supersteps the recursion limit still allows, this one included."""
+    """The number of supersteps that the recursion limit still allows, including this one."""
 
     @staticmethod
     def get(scratch: Scratch) -> int:

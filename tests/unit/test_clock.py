@@ -89,5 +89,5 @@ async def test_the_system_clock_sleeps_by_its_monotonic_time() -> None:
     "foreign", ["ckpt-1", "f", "face", "1_2", "f" * 23, "f47ac10b-58cc-4372-a567-0e02b2c3d479"]
 )
 def test_an_id_that_is_no_uuid6_is_refused(foreign: str) -> None:
-    with pytest.raises(InvalidPayloadError, match="no UUIDv6"):
+    with pytest.raises(InvalidPayloadError, match="is not a UUIDv6"):
         IdSource().advance_past(foreign)

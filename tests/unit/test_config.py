@@ -58,7 +58,7 @@ def test_limits_that_are_not_whole_numbers_above_zero_are_refused(name: str, val
 def test_a_config_that_is_no_mapping_is_refused_with_the_way_to_write_one(config: Any) -> None:
     for use in (parse_config, partial(merge_configs, None)):
         with pytest.raises(
-            TypeError, match=r'A config is a mapping, not .*write \{"configurable": \{"thread'
+            TypeError, match=r'A config must be a mapping, got .*pass \{"configurable": \{"thread'
         ):
             use(config)
 

@@ -1,4 +1,4 @@
-"""Channels: the cells of a graph's state, and how each takes a superstep's writes."""
+"""Channels: the cells of a graph's state. Each class has its own rule for merging a superstep's writes."""
 
 from perdure.channels.any_value import AnyValue
 from perdure.channels.base import BaseChannel

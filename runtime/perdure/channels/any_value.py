@@ -1,4 +1,4 @@
-"""The channel of a key that several nodes write alike."""
+"""The channel for a key to which several nodes write equal values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.errors import EmptyChannelError
 
 
 class AnyValue(BaseChannel[Value, Value]):
-    """Holds one of the values of the last superstep, for writers that are known to agree."""
+    """A channel that holds one of the values written in the last superstep, for writers that agree."""
 
     __slots__ = ("value",)
 

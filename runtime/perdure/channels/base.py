@@ -1,4 +1,4 @@
-"""What a channel is: one named cell of the state, and the rule by which a superstep's writes change it."""
+"""The contract of channels: named cells of the state that merge the writes of a superstep."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MUTABLE_CONTAINERS = tuple(_COPIERS)
 
 
 def is_container(value: object) -> bool:
-    """Whether `value` is a builtin mutable container, or of a class derived from one."""
+    """Return True for an instance of a builtin mutable container or of a subclass."""
     return isinstance(value, _MUTABLE_CONTAINERS)
 
 
 def shallow_copy(value: Any) -> Any:
-    """`value` itself, or a shallow copy if it is a mutable container.
+    """Return a shallow copy of a mutable container, and any other value as it is.
 
-    What is handed out is copied so, and whoever changes it in place changes only their own copy.
+    The engine hands out copies, so that code which changes a value in place changes only its own.
     """
     copier = _COPIERS.get(type(value))
     if copier is not None:
@@ -40,13 +40,13 @@ def shallow_copy(value: Any) -> Any:
 class BaseChannel(ABC, Generic[Value, Update]):
     """A cell of the state.
 
-    A channel belongs to one run and is not shared. `update` is given all writes of a superstep, in
-    the documented order, once.
+    A channel belongs to one run. The engine calls `update` once per superstep, with all of the superstep's
+    writes in merge order.
 
     Attributes:
-        typ: the declared type of the value.
-        key: the name under which the graph holds the channel; errors name it.
-        transient: whether a superstep that writes nothing to the channel empties it.
+        typ: declared type of the value.
+        key: name of the channel in the graph; errors contain it.
+        transient: True if a superstep that writes nothing to the channel empties it.
     """
 
     __slots__ = ("key", "typ")
@@ -59,32 +59,35 @@ class BaseChannel(ABC, Generic[Value, Update]):
 
     @abstractmethod
     def update(self, values: Sequence[Update]) -> bool:
-        """Take a superstep's writes; `[]` when there were none. Returns whether the channel changed."""
+        """Merge a superstep's writes, `[]` if there are none. Return True if the channel changed."""
 
     @abstractmethod
     def get(self) -> Value:
-        """The value. Raises EmptyChannelError where there is none."""
+        """Return the value. Raises EmptyChannelError if there is none."""
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Whether `get` would return."""
+        """Return True if `get` would return a value."""
 
     def consume(self) -> bool:
-        """A task that this channel triggered has run. Returns whether the channel changed."""
+        """Take note that a task triggered by this channel has run. Return True if the channel changed."""
         return False
 
     def finish(self) -> bool:
-        """Nothing else is scheduled. Returns whether the channel changed."""
+        """Take note that no other task is scheduled. Return True if the channel changed."""
         return False
 
     @abstractmethod
     def checkpoint(self) -> Any:
-        """What to store: MISSING where there is nothing, never an object that the channel changes later."""
+        """Return the value to store, or MISSING if there is none.
+
+        The channel must not change the returned object later.
+        """
 
     @abstractmethod
     def from_checkpoint(self, stored: Any) -> Self:
-        """A new channel like this one, holding what `checkpoint` returned; MISSING makes an empty one."""
+        """Make a new channel of this kind from a stored value. MISSING makes an empty one."""
 
     def copy(self) -> Self:
-        """A new channel with the same value; updating either does not change the other."""
+        """Make a new channel with the same value. Updating one does not change the other."""
         return self.from_checkpoint(self.checkpoint())

@@ -1,4 +1,4 @@
-"""The channel of a key with a reducer, and how an Overwrite is recognised."""
+"""The channel for a key with a reducer, and the recognition of Overwrites."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ _IN_PLACE: Final[tuple[tuple[Any, Callable[[Any, Any], Any]], ...]] = (
     (op.sub, op.isub),
     (op.xor, op.ixor),
 )
-"""Operators whose in-place form, on a copy, gives what the plain form gives: see `_fold_in_place`."""
+"""Operators and their in-place forms, which give equal results on a copy. `_fold_in_place` uses them."""
 
 _BUILTIN_CONTAINERS: Final = frozenset({list, dict, set, bytearray, deque})
 
 
 def unwrap_overwrite(write: Any) -> Any:
-    """What `write` wants to put in place of a channel's value; MISSING if it is an ordinary value.
+    """Return the value of an Overwrite, or MISSING for an ordinary write.
 
-    An Overwrite may have come through JSON: as `{"__overwrite__": value}`, or as
+    An Overwrite that came through JSON is `{"__overwrite__": value}` or
     `{"type": "__overwrite__", "value": value}`.
     """
     if isinstance(write, Overwrite):
@@ -59,7 +59,11 @@ def unwrap_overwrite(write: Any) -> Any:
 
 
 def replacement_among(key: str, values: Sequence[Any]) -> Any:
-    """The value of the Overwrite among a superstep's writes to `key`, MISSING if there is none."""
+    """Return the value of the one Overwrite among a superstep's writes to `key`, or MISSING.
+
+    Raises:
+        InvalidUpdateError: there are several Overwrites.
+    """
     found: Any = MISSING
     for write in values:
         if isinstance(write, (Overwrite, dict)):
@@ -68,22 +72,23 @@ def replacement_among(key: str, values: Sequence[Any]) -> Any:
                 continue
             if found is not MISSING:
                 raise InvalidUpdateError(
-                    f"At key {key!r}: Can receive only one Overwrite per step, because the order of two "
-                    "would decide. Let one node overwrite, or have the others write plain values."
+                    f"At key {key!r}: Can receive only one Overwrite per step: the order of two would decide "
+                    "the result. Let one node overwrite, and the others write plain values."
                 )
             found = replacement
     return found
 
 
 class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
-    """Holds what a reducer makes of all values written so far.
+    """A channel that folds every written value into its value with a reducer.
 
-    It starts from `typ()`. Where that fails it starts empty, and the first value is taken as it is. An
-    Overwrite replaces the value, and every other write of its superstep is dropped.
+    The value starts as `typ()`. If that call fails, the channel starts empty and the first write becomes
+    its value. An Overwrite replaces the value, and all other writes of its superstep are dropped.
 
     Attributes:
-        operator: the reducer, called as `operator(value so far, value written)`.
-        default: makes what the channel starts from in place of `typ()`; MISSING: it starts empty.
+        operator: the reducer, called as `operator(value, written)`.
+        default: factory of the initial value, instead of `typ`. If it returns MISSING, the channel starts
+            empty.
     """
 
     __slots__ = ("_in_place", "default", "operator", "value")
@@ -101,7 +106,7 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
         super().__init__(typ, key)
         self.operator = operator
         self.default = default
-        # Not looked up by hash: a callable object need not have one.
+        # Compared one by one: a callable object need not be hashable.
         self._in_place = next((in_place for plain, in_place in _IN_PLACE if plain is operator), None)
         self.value = initial_value(typ) if default is None else default()
 
@@ -150,18 +155,18 @@ class BinaryOperatorAggregate(BaseChannel[Value, Value | Overwrite]):
                 return _fold_in_place(self._in_place, left, values)
         reducer = self.operator
         for value in values:
-            # A reducer that changes its left side in place changes only this copy.
+            # A reducer may change its left argument in place: it gets a copy.
             reduced = reducer(shallow_copy(left), value)
-            # What a node wrote stays the node's, who may go on changing it.
+            # The written object belongs to the node, which may still change it: keep a copy.
             left = shallow_copy(value) if reduced is value else reduced
         return left
 
 
 def _fold_in_place(in_place: Callable[[Any, Any], Any], left: Any, values: Sequence[Any]) -> Any:
-    """One copy for the whole superstep instead of one per value, so that many writes are not quadratic.
+    """Fold values into one copy of `left`, instead of one copy per value, which would be quadratic.
 
-    Holds for builtin containers of exactly one type only: a list plus a tuple is an error, a list
-    extended by a tuple is not.
+    Correct only if `left` and all values have exactly the same builtin container type: `list + tuple` is an
+    error, but extending a list by a tuple is not.
     """
     folded = shallow_copy(left)
     for value in values:
@@ -170,16 +175,19 @@ def _fold_in_place(in_place: Callable[[Any, Any], Any], left: Any, values: Seque
 
 
 def initial_value(typ: Any) -> Any:
-    """What a reduced key of this type starts from; MISSING where the type has nothing to start from."""
+    """Return the empty value of a type, or MISSING if the type cannot be called without arguments."""
     if get_origin(typ) is Annotated:
         typ = typ.__origin__
     origin = get_origin(typ) or typ
     try:
         return _CONCRETE.get(origin, origin)()
-    except Exception:  # Whatever the type says no with: there is no initial value then.
+    except Exception:  # A type may raise anything. It then has no initial value.
         return MISSING
 
 
 def same_reducer(one: Callable[[Any, Any], Any], other: Callable[[Any, Any], Any]) -> bool:
-    """Whether two schemas mean the same: one that is evaluated twice has two lambdas where it means one."""
+    """Return True if two reducers are equal, or if one is a lambda.
+
+    A schema that is evaluated twice makes two lambdas of one, so lambdas cannot be told apart.
+    """
     return "<lambda>" in (getattr(one, "__name__", None), getattr(other, "__name__", None)) or one == other

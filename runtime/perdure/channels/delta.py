@@ -1,4 +1,4 @@
-"""The channel of a key whose reducer takes all writes of a superstep in one call."""
+"""The channel for a key whose reducer takes all writes of a superstep in one call."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from perdure.constants import MISSING, Missing
 from perdure.errors import EmptyChannelError, GraphValidationError
 
 _FREQUENCY: Final = 100
-"""What it is where it is not given; nothing depends on it."""
+"""The default of `snapshot_frequency`, which has no effect."""
 
 
 class DeltaChannel(BaseChannel[Value, Any]):
-    """Holds what a reducer makes of all values written so far, and calls it once per superstep.
+    """A channel that calls its reducer once per superstep, with the list of all writes.
 
-    It starts from `typ()`, and an Overwrite replaces the value as in other reduced keys. None is no value
-    of it: overwritten with None it starts anew. Under any channel with a reducer a list is stored as what
-    changed in it, so nothing needs this one; it is here for graphs that name it.
+    The value starts as `typ()`. An Overwrite replaces it; one of None resets it to `typ()`. This channel
+    exists for graphs that name it. It is not needed to store deltas: every list with a reducer is stored so.
 
     Attributes:
-        reducer: called as `reducer(value so far, [values written])`. How writes fall into supersteps must
-            not matter to it.
-        snapshot_frequency: accepted and without effect: snapshots are taken by weight, not by number.
+        reducer: called as `reducer(value, [written, ...])`. Its result must not depend on how writes are
+            distributed over supersteps.
+        snapshot_frequency: has no effect. A snapshot is due when the deltas outweigh the last one.
     """
 
     __slots__ = ("reducer", "snapshot_frequency", "value")
@@ -39,10 +38,10 @@ class DeltaChannel(BaseChannel[Value, Any]):
         snapshot_frequency: int = _FREQUENCY,
         key: str = "",
     ) -> None:
-        """Make a channel of a reducer that takes a list of writes.
+        """Make a channel from a reducer that takes a list of writes.
 
         Args:
-            typ: the type of the value; default: that of the state's annotation, else a list.
+            typ: type of the value; default: the type in the state's annotation, else list.
         """
         if snapshot_frequency <= 0:
             raise GraphValidationError(
@@ -71,7 +70,7 @@ class DeltaChannel(BaseChannel[Value, Any]):
         value = self._current()
         if value is MISSING:
             raise EmptyChannelError(f"Key {self.key!r} has no value: nothing has been written to it yet.")
-        return value  # type: ignore[no-any-return]  # as the type says, if it was told the truth
+        return value  # type: ignore[no-any-return]  # the reducer is trusted to return a Value
 
     def is_available(self) -> bool:
         return self._current() is not MISSING
@@ -85,7 +84,7 @@ class DeltaChannel(BaseChannel[Value, Any]):
         return channel
 
     def _current(self) -> Any:
-        """The value; as long as nothing was written, what the type starts from."""
+        """Return the value, or the initial value if nothing was written yet."""
         return self._start() if self.value is MISSING else self.value
 
     def _start(self) -> Any:
@@ -93,7 +92,7 @@ class DeltaChannel(BaseChannel[Value, Any]):
 
     def _reduce(self, values: list[Any]) -> Any:
         current = self._current()
-        # A reducer that changes its left side in place changes only this copy.
+        # A reducer may change its left argument in place: it gets a copy.
         reduced = self.reducer(None if current is MISSING else shallow_copy(current), values)
-        # What a node wrote stays the node's, who may go on changing it.
+        # The written object belongs to the node, which may still change it: keep a copy.
         return shallow_copy(reduced) if any(reduced is value for value in values) else reduced

@@ -1,4 +1,4 @@
-"""The channel of what only the next superstep sees, such as the input."""
+"""The channel for a value that only the next superstep sees, such as the input."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perdure.errors import EmptyChannelError, InvalidUpdateError
 
 
 class EphemeralValue(BaseChannel[Value, Value]):
-    """Holds a value for one superstep: the next one that does not write it empties it.
+    """A channel that holds its value for one superstep. A superstep that does not write to it empties it.
 
     Attributes:
-        guard: whether several writes in one superstep are an error; if not, the last one counts.
+        guard: if True, several writes in one superstep are an error; if False, the last one counts.
     """
 
     __slots__ = ("guard", "value")
@@ -37,7 +37,7 @@ class EphemeralValue(BaseChannel[Value, Value]):
             if self.guard and len(values) > 1:
                 raise InvalidUpdateError(
                     f"At key {self.key!r}: EphemeralValue(guard=True) can receive only one value per step, "
-                    f"but {len(values)} were written. With guard=False the last one counts."
+                    f"but {len(values)} were written. To keep the last one, set guard=False."
                 )
             self.value = values[-1]
             return True

@@ -1,4 +1,4 @@
-"""The channel of a plain key."""
+"""The channel for a key without a reducer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.errors import EmptyChannelError, InvalidUpdateError
 
 
 class LastValue(BaseChannel[Value, Value]):
-    """Holds the value written last, and takes at most one per superstep."""
+    """A channel that holds the value written last. It accepts one write per superstep."""
 
     __slots__ = ("value",)
 
@@ -24,8 +24,8 @@ class LastValue(BaseChannel[Value, Value]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LastValue)
 
-    # By identity, here and in the other channels: `Annotated[...]` is cached by hash and equality, and
-    # would hand out the metadata of an equal channel; unhashable, it could not stand in an Optional.
+    # All channels are hashed by identity. `Annotated[...]` is cached by hash and equality, so a hash by value
+    # would hand out the metadata of an equal channel. An unhashable channel could not stand in an Optional.
     __hash__ = BaseChannel.__hash__
 
     def update(self, values: Sequence[Value]) -> bool:

@@ -1,4 +1,4 @@
-"""The channel of a value that is held back until nothing else is left to do: what starts a deferred node."""
+"""The channel that triggers a deferred node: its value is hidden until no other task is scheduled."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from perdure.constants import MISSING, Missing
 from perdure.errors import EmptyChannelError
 
 FINISHED: Final = "__finished__"
-"""By this key the stored form of a channel that waits is known from that of one that does not."""
+"""The key that tells the stored form of this channel from that of a LastValue."""
 
 
 class LastValueAfterFinish(BaseChannel[Value, Value]):
-    """Holds the value written last, and shows it only when nothing else is scheduled, until it is consumed.
+    """A channel whose value becomes available when no other task is scheduled, until it is consumed.
 
-    It loads what a channel that does not wait has stored, and shows that at once: what it stands for was
-    about to happen. The other way round, see `released`.
+    It can load the stored value of a channel that does not wait. That value is available at once, because
+    the task that it triggers was due. `released` converts in the other direction.
 
     Attributes:
-        finished: whether the value is shown.
+        finished: True if the value is available.
     """
 
     __slots__ = ("finished", "value")
@@ -51,7 +51,9 @@ class LastValueAfterFinish(BaseChannel[Value, Value]):
                 f"Key {self.key!r} has no value: nothing has been written to it since it was last consumed."
             )
         if not self.finished:
-            raise EmptyChannelError(f"Key {self.key!r} shows its value only when nothing else is left to do.")
+            raise EmptyChannelError(
+                f"Key {self.key!r} has no value yet: it is available only when no other task is scheduled."
+            )
         return value
 
     def is_available(self) -> bool:
@@ -83,7 +85,7 @@ class LastValueAfterFinish(BaseChannel[Value, Value]):
 
 
 def released(stored: Any) -> Any:
-    """What a channel that does not wait loads of what one that does has stored: the value."""
+    """Convert the stored form of a waiting channel to that of one that does not wait: the bare value."""
     return stored["value"] if _waits(stored) else stored
 
 

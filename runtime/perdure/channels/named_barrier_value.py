@@ -1,4 +1,4 @@
-"""The channel of a join: an edge that leads from several nodes to one."""
+"""The channel of a join: an edge from several nodes to one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from perdure.errors import EmptyChannelError, InvalidUpdateError
 
 
 class NamedBarrierValue(BaseChannel[None, str]):
-    """Becomes available, as None, when each of its names has been written since it was last consumed.
+    """A barrier that becomes available, with the value None, once every name has been written.
+
+    Consuming it starts it again.
 
     Attributes:
-        names: what to wait for.
-        seen: those of them written so far.
+        names: the names to wait for.
+        seen: the names that were written since the barrier was last consumed.
     """
 
     __slots__ = ("names", "seen")
@@ -39,7 +41,8 @@ class NamedBarrierValue(BaseChannel[None, str]):
         for value in values:
             if value not in self.names:
                 raise InvalidUpdateError(
-                    f"At key {self.key!r}: {value!r} is none of the names waited for: {sorted(self.names)}."
+                    f"At key {self.key!r}: the barrier does not wait for {value!r}. "
+                    f"Write one of {sorted(self.names)}."
                 )
         before = len(self.seen)
         self.seen.update(values)
@@ -47,7 +50,8 @@ class NamedBarrierValue(BaseChannel[None, str]):
 
     def get(self) -> None:
         if self.seen != self.names:
-            raise EmptyChannelError(f"Barrier {self.key!r} still waits for {sorted(self.names - self.seen)}.")
+            missing = sorted(self.names - self.seen)
+            raise EmptyChannelError(f"Key {self.key!r} has no value: the barrier still waits for {missing}.")
 
     def is_available(self) -> bool:
         return self.seen == self.names
@@ -64,12 +68,12 @@ class NamedBarrierValue(BaseChannel[None, str]):
     def from_checkpoint(self, stored: Any) -> Self:
         channel = type(self)(self.typ, self.names, key=self.key)
         if stored is not MISSING:
-            # A name that is no longer waited for would keep the barrier shut for ever.
+            # Drop names that the barrier no longer waits for: they would keep it shut for ever.
             channel.seen = set(self.names.intersection(arrived(stored)))
         return channel
 
 
 def arrived(stored: Any) -> Iterable[str]:
-    """The names that a stored barrier has seen, whether or not it is one that waits for the end."""
+    """Return the names that a stored barrier has seen, deferred or not."""
     names: Iterable[str] = stored["names"] if isinstance(stored, dict) else stored
     return names

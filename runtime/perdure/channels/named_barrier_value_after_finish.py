@@ -12,13 +12,13 @@ from perdure.errors import EmptyChannelError
 
 
 class NamedBarrierValueAfterFinish(NamedBarrierValue):
-    """Like NamedBarrierValue, but becomes available only when, moreover, nothing else is scheduled.
+    """A NamedBarrierValue that becomes available only when no other task is scheduled, either.
 
-    Either loads what the other has stored. If that was a complete barrier that did not wait, it is available
-    at once: what it stands for was about to happen.
+    Each of the two can load the other's stored form. A complete barrier that did not wait is available at
+    once, because the task that it triggers was due.
 
     Attributes:
-        finished: whether it is available.
+        finished: True if the barrier is available.
     """
 
     __slots__ = ("finished",)
@@ -30,7 +30,9 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue):
     def get(self) -> None:
         super().get()
         if not self.finished:
-            raise EmptyChannelError(f"Barrier {self.key!r} opens only when nothing else is left to do.")
+            raise EmptyChannelError(
+                f"Key {self.key!r} has no value yet: it is available only when no other task is scheduled."
+            )
 
     def is_available(self) -> bool:
         return self.finished
@@ -47,7 +49,7 @@ class NamedBarrierValueAfterFinish(NamedBarrierValue):
         self.finished = True
         return True
 
-    def checkpoint(self) -> dict[str, Any] | Missing:  # type: ignore[override]  # says by its form what it is
+    def checkpoint(self) -> dict[str, Any] | Missing:  # type: ignore[override]  # the dict tells it apart
         return {"names": sorted(self.seen), FINISHED: self.finished} if self.seen else MISSING
 
     def from_checkpoint(self, stored: Any) -> Self:

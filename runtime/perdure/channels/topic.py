@@ -1,4 +1,4 @@
-"""The channel of a queue, such as the Sends of the next superstep."""
+"""The channel of a queue, such as the Sends for the next superstep."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perdure.errors import EmptyChannelError
 
 
 class Topic(BaseChannel[list[Value], Value | list[Value]]):
-    """Holds all values of the last superstep, or of all supersteps, in order; a list counts item by item.
+    """A channel that holds the list of values written. A written list adds its items.
 
     Attributes:
-        accumulate: whether values stay until the end; if not, each superstep starts empty.
+        accumulate: if True, values are never removed; if False, each superstep starts empty.
     """
 
     __slots__ = ("accumulate", "values")
@@ -27,7 +27,7 @@ class Topic(BaseChannel[list[Value], Value | list[Value]]):
         self.values = []
 
     @property
-    def transient(self) -> bool:  # type: ignore[override]  # a class's constant elsewhere, here it depends
+    def transient(self) -> bool:  # type: ignore[override]  # a class constant elsewhere
         return not self.accumulate
 
     def __eq__(self, other: object) -> bool:
@@ -50,7 +50,7 @@ class Topic(BaseChannel[list[Value], Value | list[Value]]):
 
     def get(self) -> list[Value]:
         if not self.values:
-            raise EmptyChannelError(f"Topic {self.key!r} has no values: nothing has been written to it.")
+            raise EmptyChannelError(f"Key {self.key!r} has no value: nothing has been written to this topic.")
         return self.values.copy()
 
     def is_available(self) -> bool:

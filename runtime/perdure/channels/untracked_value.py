@@ -1,4 +1,4 @@
-"""The channel of what must not be stored, such as a connection."""
+"""The channel for a value that must not be stored, such as a connection."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perdure.errors import EmptyChannelError, InvalidUpdateError
 
 
 class UntrackedValue(BaseChannel[Value, Value]):
-    """Holds the value written last, and is never stored: a run that resumes finds it empty.
+    """A channel that holds the value written last and is never stored. A resumed run finds it empty.
 
     Attributes:
-        guard: whether several writes in one superstep are an error; if not, the last one counts.
+        guard: if True, several writes in one superstep are an error; if False, the last one counts.
     """
 
     __slots__ = ("guard", "value")
@@ -37,7 +37,7 @@ class UntrackedValue(BaseChannel[Value, Value]):
         if self.guard and len(values) > 1:
             raise InvalidUpdateError(
                 f"At key {self.key!r}: UntrackedValue(guard=True) can receive only one value per step, but "
-                f"{len(values)} were written. With guard=False the last one counts."
+                f"{len(values)} were written. To keep the last one, set guard=False."
             )
         self.value = values[-1]
         return True
@@ -60,7 +60,7 @@ class UntrackedValue(BaseChannel[Value, Value]):
         return type(self)(self.typ, self.guard, key=self.key)
 
     def copy(self) -> Self:
-        # Not by way of a checkpoint: that would lose the value.
+        # Copied directly: a checkpoint does not contain the value.
         channel = type(self)(self.typ, self.guard, key=self.key)
         channel.value = self.value
         return channel

@@ -111,9 +111,9 @@ WHY_EMPTY = {
     "EphemeralValue": "the last superstep did not write to it.",
     "UntrackedValue": "nothing has been written to it since this run started.",
     "LastValueAfterFinish": "nothing has been written to it since it was last consumed.",
-    "NamedBarrierValue": "Barrier 'k' still waits for ['a', 'b', 'c'].",
-    "NamedBarrierValueAfterFinish": "Barrier 'k' still waits for ['a', 'b', 'c'].",
-    "Topic": "Topic 'k' has no values: nothing has been written to it.",
+    "NamedBarrierValue": "Key 'k' has no value: the barrier still waits for ['a', 'b', 'c'].",
+    "NamedBarrierValueAfterFinish": "Key 'k' has no value: the barrier still waits for ['a', 'b', 'c'].",
+    "Topic": "Key 'k' has no value: nothing has been written to this topic.",
 }
 
 

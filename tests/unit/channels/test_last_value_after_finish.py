@@ -52,7 +52,9 @@ def test_the_errors_say_whether_there_is_no_value_or_one_that_is_held_back() -> 
         channel.get()
 
     channel.update([1])
-    with pytest.raises(EmptyChannelError, match=r"'later' shows its value only when nothing else"):
+    with pytest.raises(
+        EmptyChannelError, match=r"'later' has no value yet: it is available only when no other"
+    ):
         channel.get()
 
 

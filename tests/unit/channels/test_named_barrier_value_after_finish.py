@@ -39,11 +39,14 @@ def test_it_opens_when_it_is_complete_and_finished_until_it_is_consumed(events: 
 def test_the_errors_say_who_is_missing_or_that_it_waits_for_the_end() -> None:
     barrier = NamedBarrierValueAfterFinish(str, NAMES, key="join")
     barrier.update(["a"])
-    with pytest.raises(EmptyChannelError, match=r"'join' still waits for \['b'\]"):
+    with pytest.raises(EmptyChannelError, match=r"'join' has no value: the barrier still waits for \['b'\]"):
         barrier.get()
 
     barrier.update(["b"])
-    with pytest.raises(EmptyChannelError, match=r"'join' opens only when nothing else is left to do"):
+    with pytest.raises(
+        EmptyChannelError,
+        match=r"'join' has no value yet: it is available only when",
+    ):
         barrier.get()
 
 

@@ -176,7 +176,7 @@ async def test_a_checkpoint_whose_id_is_foreign_is_refused_and_the_thread_given_
     await saver.aput(thread(), foreign, {"source": "input", "step": -1}, {"x": "0000000001.a"})
     graph = chain(["a"]).compile(checkpointer=saver)
     for _ in range(2):
-        with pytest.raises(InvalidPayloadError, match="'ckpt-1', which is no UUIDv6"):
+        with pytest.raises(InvalidPayloadError, match="whose id 'ckpt-1' is not a UUIDv6"):
             await graph.ainvoke({}, thread())
 
     assert len(saver.claims) == 2, "the second was not refused because the first still had the thread"
