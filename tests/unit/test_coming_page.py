@@ -1,4 +1,4 @@
-"""The page for those who come from LangGraph names what is there, and what is not."""
+"""The page for users of LangGraph: names that it lists exist, names that it calls missing do not."""
 
 from __future__ import annotations
 
@@ -23,13 +23,11 @@ def rows(heading: str) -> list[tuple[str, str]]:
 
 THERE = [
     (module, name)
-    for names, modules in rows("What is there")
+    for names, modules in rows("Names and imports")
     for module in QUOTED.findall(modules)
     for name in QUOTED.findall(names)
 ]
-NOT_YET = [
-    name for names, _ in rows("What is not there yet") for name in QUOTED.findall(names) if "." in name
-]
+NOT_YET = [name for names, _ in rows("Not available yet") for name in QUOTED.findall(names) if "." in name]
 
 
 @pytest.mark.parametrize(("module", "name"), THERE)

@@ -20,6 +20,7 @@ NOT_A_PROGRAM = {
     "howto/draw-a-graph.md",  # tests/unit/graph/drawing has a test of its own for it
     "howto/recover-after-a-crash.md",
     "reference/coming-from-langgraph.md",
+    "reference/glossary.md",
 }
 ALL = {str(page.relative_to(DOCS)) for kind in ("howto", "reference") for page in DOCS.glob(f"{kind}/*.md")}
 PAGES = sorted(ALL - NOT_A_PROGRAM)
