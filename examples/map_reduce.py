@@ -1,9 +1,9 @@
-"""Map and reduce: one task for each file, side by side; a reducer adds up; a join goes on when all is there.
+"""Map and reduce: one task per file, a reducer that adds up the results, and a join that waits for all.
 
     python examples/map_reduce.py [FOLDER]
 
-Which words does a project's prose use that its code does not, and the other way round, apart from Python's
-own? Counted in this repository, or in another folder with .md and .py files.
+Finds the words that are typical of a project's prose and those that are typical of its code, apart from
+Python's own. Reads the .md and .py files of this repository or of another folder.
 
     START ─┬─▶ find_files ── one Send for each file ──▶ count_words ─┬─▶ compare ──▶ END
            └─▶ know_python ──────────────────────────────────────────┘
@@ -32,8 +32,8 @@ SKIPPED = {"site-packages", "node_modules", "__pycache__"}
 class Comparison(TypedDict, total=False):
     """The state of the graph.
 
-    `prose` and `code` are written by many tasks in one superstep; their reducer, +, adds the counts up.
-    A key without a reducer could be written by one task only.
+    Many tasks write `prose` and `code` in one superstep, and the reducer + adds up the counts. Without a
+    reducer, only one task could write a key.
     """
 
     folder: str
@@ -46,13 +46,13 @@ class Comparison(TypedDict, total=False):
 
 
 def find_files(state: Comparison) -> Comparison:
-    """The files to read. Walking a tree blocks, so this is a plain function: those run in threads."""
+    """List the files to read. Walking a tree blocks, so this is a sync function, which runs in a thread."""
     folder = Path(state["folder"])
     found = [path for path in folder.rglob("*.*") if path.suffix in (".md", ".py")]
     files = sorted(str(path) for path in found if is_own(path.relative_to(folder)))
     if not files:
-        # Nothing would be sent, count_words would never run, and the join would wait until the run is over.
-        raise FileNotFoundError(f"no .md and no .py files below {folder}")
+        # Without a Send, count_words would never run, and the run would end before the join fires.
+        raise FileNotFoundError(f"There are no .md and no .py files below {folder}. Choose another folder.")
     return {"files": files}
 
 
@@ -61,7 +61,7 @@ def is_own(path: Path) -> bool:
 
 
 def one_task_per_file(state: Comparison) -> list[Send]:
-    """What is sent is all that the task is given: one path, not the state."""
+    """Send each path to a task of its own. The task receives the path instead of the state."""
     return [Send("count_words", file) for file in state["files"]]
 
 
@@ -81,7 +81,7 @@ async def compare(state: Comparison) -> Comparison:
 
 
 def typical(here: Counter[str], there: Counter[str], known: set[str]) -> list[str]:
-    """The words whose share here exceeds their share there the most."""
+    """Return the ten words whose share here exceeds their share there the most."""
 
     def excess(word: str) -> float:
         return here[word] / here.total() - there[word] / (there.total() or 1)
@@ -96,19 +96,19 @@ def word_comparison() -> Pregel:
     builder.add_edge(START, "find_files")
     builder.add_edge(START, "know_python")
     builder.add_conditional_edges("find_files", one_task_per_file)
-    # A list of nodes is a join: `compare` runs once, when every task of both has ended.
+    # A list of nodes is a join: `compare` runs once, when all tasks of both nodes have ended.
     builder.add_edge(["count_words", "know_python"], "compare")
     builder.add_edge("compare", END)
     return builder.compile(name="word-comparison")
 
 
 async def main(folder: Path) -> None:
-    # At most so many tasks at once, and with them so many open files.
+    # A limit on tasks that run at once, and so on open files.
     result = await word_comparison().ainvoke({"folder": str(folder)}, {"max_concurrency": 16})
     print(f"{len(result['files'])} files below {folder}")
     for kind, favourites in (("prose", "prosaic"), ("code", "technical")):
         counted = result[kind]
-        print(f"\n{kind}: {counted.total()} words, {len(counted)} different ones; most typical:")
+        print(f"\n{kind}: {counted.total()} words, {len(counted)} different; most typical:")
         print("  " + ", ".join(f"{word} {counted[word]}" for word in result[favourites]))
 
 

@@ -1,10 +1,10 @@
-"""A survey of the standard library: a task for each of its hundreds of files, in a run that can be continued.
+"""A survey of the standard library: one task for each of its hundreds of files, in a durable run.
 
-    python examples/stdlib_survey.py            surveys, and prints which packages have most functions
-    python examples/stdlib_survey.py start      the same, as a durable run in PERDURE_DATABASE_URL
-    python examples/stdlib_survey.py recover    goes on with the runs whose process has died
+    python examples/stdlib_survey.py            prints the packages with most functions
+    python examples/stdlib_survey.py start      does so in a durable run in PERDURE_DATABASE_URL
+    python examples/stdlib_survey.py recover    continues the runs of dead processes
 
-`crash_and_resume.py` makes use of the last two.
+`crash_and_resume.py` uses the last two.
 
     START ──▶ list_files ── one Send for each file ──▶ analyse ──▶ rank ──▶ END
 """
@@ -45,7 +45,7 @@ BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Report(TypedDict):
-    """What is in a file, or in a package. Of its `definitions`, `documented` have a docstring."""
+    """The contents of a file or package. `documented` of its `definitions` have a docstring."""
 
     name: str
     files: int
@@ -58,7 +58,7 @@ class Report(TypedDict):
 
 
 class Survey(TypedDict, total=False):
-    """The state. Hundreds of tasks write `reports` in one superstep; the reducer makes one list of them."""
+    """The state. Hundreds of tasks write `reports` in one superstep; the reducer joins them into one list."""
 
     limit: int | None
     files: list[str]
@@ -67,11 +67,11 @@ class Survey(TypedDict, total=False):
 
 
 def survey(log: Callable[[str], object] = lambda line: None, pace: float = 0.0) -> StateGraph:
-    """Describe the survey.
+    """Describe the graph of the survey.
 
     Args:
-        log: told when the analysis of a file begins, and when it ends.
-        pace: seconds that each analysis takes longer than it has to.
+        log: called when the analysis of a file starts and when it finishes.
+        pace: delay of each analysis, in seconds.
     """
 
     def list_files(state: Survey) -> Survey:
@@ -102,7 +102,7 @@ def survey(log: Callable[[str], object] = lambda line: None, pace: float = 0.0) 
 
 
 def source_files(limit: int | None = None) -> list[str]:
-    """The standard library's files; with a limit, so many from all over it, at least one."""
+    """List the files of the standard library, or `limit` of them (at least one), evenly spread."""
     paths: list[Path] = []
     for folder, folders, names in os.walk(STDLIB):
         folders[:] = set(folders) - SKIPPED
@@ -132,7 +132,7 @@ def report_on(file: str, source: bytes) -> Report:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below a node of a syntax tree but the expressions, in the order of the text."""
+    """Yield the statements and handlers below a node of a syntax tree, in the order of the text."""
     for block in BLOCKS:
         for child in getattr(node, block, ()):
             yield child
@@ -144,7 +144,7 @@ def lines_of(node: ast.stmt) -> int:
 
 
 def ranking_of(reports: Sequence[Report]) -> list[Report]:
-    """Packages and single modules, those with most functions first."""
+    """Sum up packages and single modules, and sort them by their number of functions."""
     packages: dict[str, list[Report]] = {}
     for report in reports:
         packages.setdefault(report["name"].partition("/")[0].removesuffix(".py"), []).append(report)
@@ -170,9 +170,9 @@ def summed_up(name: str, reports: Sequence[Report]) -> Report:
 
 
 async def run(chosen: argparse.Namespace, log: Callable[[str], object]) -> dict[str, Any]:
-    """Do what the command line says, and return the state at the end."""
+    """Run or recover a survey as chosen on the command line, and return its final state."""
     description, name = survey(log, chosen.pace), "stdlib-survey"
-    # A thread of its own for every survey: on one that has reports already, the reducer would add to them.
+    # Each survey has a new thread: on an old one, the reducer would add to the reports that it has.
     config = {"configurable": {"thread_id": f"survey-{token_hex(4)}"}, "max_concurrency": 8}
     if chosen.command == "once":
         return dict(await description.compile(name=name).ainvoke({"limit": chosen.files}, config))
@@ -181,10 +181,10 @@ async def run(chosen: argparse.Namespace, log: Callable[[str], object]) -> dict[
         if chosen.command == "start":
             await saver.setup()
             return dict(await graph.ainvoke({"limit": chosen.files}, config, durability="sync"))
-        # Every run of this graph that has lost its process is continued, from what is stored of it.
+        # Continue every orphaned run of this graph from its stored state.
         recovered = await recover(graph)
     if not recovered:
-        raise SystemExit("There is nothing to recover: no survey has lost its process.")
+        raise SystemExit("There is nothing to recover: no survey is an orphan.")
     if recovered[0].error is not None:
         raise recovered[0].error
     return recovered[0].output or {}
@@ -192,10 +192,10 @@ async def run(chosen: argparse.Namespace, log: Callable[[str], object]) -> dict[
 
 @asynccontextmanager
 async def saver_of(chosen: argparse.Namespace) -> AsyncIterator[PostgresSaver]:
-    """Threads in Postgres.
+    """Open a saver on Postgres.
 
-    A lease is how long a process may be silent before another may take its runs over. It is renewed
-    all the time; a process that cannot renew it stops by itself before it has run out.
+    The process renews its lease regularly. When it has been silent for the length of the lease, another
+    process may take over its runs. A process that cannot renew its lease stops its runs before it runs out.
     """
     url = os.environ["PERDURE_DATABASE_URL"]
     opened = PostgresSaver.from_conn_string(url, schema=chosen.schema, lease_seconds=chosen.lease)
@@ -205,7 +205,10 @@ async def saver_of(chosen: argparse.Namespace) -> AsyncIterator[PostgresSaver]:
 
 @contextmanager
 def appending(log: Path | None, name: str) -> Iterator[Callable[[str], object]]:
-    """Each line is one write to the end of the file: it stays, and stays whole, if the process is killed."""
+    """Provide a function that appends a line to the log, in one write.
+
+    So a kill neither loses a line nor splits it.
+    """
     if log is None:
         yield lambda line: None
         return
@@ -219,13 +222,13 @@ def appending(log: Path | None, name: str) -> Iterator[Callable[[str], object]]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("command", choices=("once", "start", "recover"), nargs="?", default="once")
-    parser.add_argument("--schema", default="perdure", help="where Perdure's tables are")
-    parser.add_argument("--lease", type=float, default=30.0, metavar="SECONDS", help="how long one lasts")
-    parser.add_argument("--files", type=int, metavar="N", help="survey only so many")
-    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="more time for each file")
-    parser.add_argument("--log", type=Path, help="append a line whenever an analysis begins or ends")
-    parser.add_argument("--name", default="survey", help="what the lines in the log begin with")
-    parser.add_argument("--output", type=Path, help="write the state at the end to this file, as JSON")
+    parser.add_argument("--schema", default="perdure", help="schema of Perdure's tables")
+    parser.add_argument("--lease", type=float, default=30.0, metavar="SECONDS", help="length of the lease")
+    parser.add_argument("--files", type=int, metavar="N", help="survey only N files")
+    parser.add_argument("--pace", type=float, default=0.0, metavar="SECONDS", help="delay for each file")
+    parser.add_argument("--log", type=Path, help="append a line when an analysis starts or finishes")
+    parser.add_argument("--name", default="survey", help="first word of the lines in the log")
+    parser.add_argument("--output", type=Path, help="write the final state to this file, as JSON")
     chosen = parser.parse_args()
     if chosen.command != "once" and "PERDURE_DATABASE_URL" not in os.environ:
         parser.error(f"{chosen.command} needs a database: set PERDURE_DATABASE_URL=postgresql://...")

@@ -1,9 +1,9 @@
-"""An agent and its tools: a model asks for tools, they run side by side, and it answers from what they found.
+"""An agent with tools: a model requests tools, which run side by side, and answers from their results.
 
     python examples/tool_agent.py
 
-The model here follows a script, so that the example needs no network and no key. It stands behind
-`ChatModel`, all that the graph asks of a model; a real one goes in the same place.
+The model here follows a script, so the example needs no network and no key. The graph only needs the protocol
+`ChatModel`, so a real model can take its place.
 
     START ──▶ model ──▶ END
               ▲   │ one Send for each tool call
@@ -36,32 +36,32 @@ class Message(TypedDict):
 
 
 class Conversation(TypedDict):
-    """The state. A node returns the messages that it adds; the reducer appends them to those so far."""
+    """The state. A node returns new messages, and the reducer appends them to the earlier ones."""
 
     messages: Annotated[list[Message], operator.add]
 
 
 class ChatModel(Protocol):
     async def respond(self, messages: Sequence[Message]) -> Message:
-        """What the assistant says next: an answer, or which tools to run first."""
+        """Return the assistant's next message: an answer, or the tools to run first."""
 
 
 def agent(model: ChatModel) -> StateGraph:
-    """The loop of an agent, around any model."""
+    """Describe an agent's loop around a model."""
 
     async def ask_model(state: Conversation) -> Conversation:
         return {"messages": [await model.respond(state["messages"])]}
 
     def use_tools(state: Conversation) -> list[Send] | str:
-        """One task for each call, all in the next superstep; without a call, the turn is over."""
+        """Send each tool call to a task in the next superstep. Without a call, the turn ends."""
         calls = state["messages"][-1].get("tool_calls", [])
         return [Send("tool", call) for call in calls] or END
 
     async def run_tool(call: ToolCall) -> Conversation:
-        """A task that was sent is given what was sent, here a call, instead of the state."""
+        """Run one tool call. A node that is started by a Send receives the Send's argument, not the state."""
         try:
             result = await TOOLS[call["name"]](call["argument"])
-        except Exception as error:  # the model reads it, and may try something else
+        except Exception as error:  # the model reads the error and may try something else
             result = f"error: {error!r}"
         return {"messages": [{"role": "tool", "content": result, "tool_call_id": call["id"]}]}
 
@@ -95,12 +95,12 @@ def words(text: str) -> set[str]:
 
 
 async def search(query: str) -> str:
-    """The text that shares most words with the query."""
+    """Return the text that shares most words with the query."""
     return max(CORPUS, key=lambda text: len(words(query) & words(text)))
 
 
 async def calculator(expression: str) -> str:
-    """The value of an arithmetic expression, read from its syntax tree; nothing is executed."""
+    """Compute an arithmetic expression from its syntax tree, without executing code."""
 
     def value(node: ast.expr) -> float:
         match node:
@@ -120,7 +120,7 @@ TOOLS = {"search": search, "calculator": calculator}
 
 
 class ScriptedModel:
-    """Knows how to compare a distance with the Earth. Like a real model, it remembers nothing by itself."""
+    """A model that can compare a distance with the Earth. Like a real model, it has no memory of its own."""
 
     async def respond(self, messages: Sequence[Message]) -> Message:
         question = next(m["content"] for m in reversed(messages) if m["role"] == "user")
@@ -152,13 +152,13 @@ def show(message: Message) -> None:
 
 async def main() -> None:
     graph = agent(ScriptedModel()).compile(checkpointer=InMemorySaver(), name="tool-agent")
-    # The thread is the memory: for the second question, the Earth's diameter is known already.
+    # The thread is the memory: the second question finds the Earth's diameter there.
     config = {"configurable": {"thread_id": "earths-in-a-row"}}
     for question in ("How far away is the Moon, measured in Earths?", "And the Sun?"):
         said: Message = {"role": "user", "content": question}
         show(said)
         async for update in graph.astream({"messages": [said]}, config, stream_mode="updates"):
-            for written in update.values():  # {node: what it wrote}, whenever a task ends
+            for written in update.values():  # {node: its update}, when a task ends
                 for message in written["messages"]:
                     show(message)
     state = await graph.aget_state(config)

@@ -1,4 +1,4 @@
-"""The demo as its readers run it: a process, which kills one and starts others."""
+"""The crash demo, run as its readers run it: as a process of its own."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_log_that_was_tampered_with_is_noticed(tmp_path: Path, empty_database_
     result = demo(log, empty_database_url)
 
     assert result.returncode == 1, result.stdout + result.stderr
-    assert "FAILED  No file whose result was stored was analysed again." in result.stdout
+    assert "FAILED  No file was analysed again after its result was stored." in result.stdout
     assert "holds   No file was missed." in result.stdout
 
 
@@ -100,7 +100,7 @@ def test_nothing_is_left_when_it_is_interrupted(tmp_path: Path, empty_database_u
 
 @pytest.fixture
 def temporary_folder() -> Iterator[Path]:
-    """Not pytest's: a server's socket must have a short path, and a user of its own must reach it."""
+    """Provide a folder outside of pytest's: the socket needs a short path that another user can reach."""
     with TemporaryDirectory(prefix="demo-") as folder:
         yield Path(folder)
 

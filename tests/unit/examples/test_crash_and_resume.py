@@ -1,4 +1,4 @@
-"""That the demo's claims can fail: each of them, when what it claims is not so."""
+"""The demo's claims: each fails on evidence against it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def state(files: list[str]) -> dict[str, Any]:
 
 
 def what_was_seen() -> Evidence:
-    """a is stored; b was analysed, but is not stored; c had been begun; d had not."""
+    """Return evidence of a good run: a is stored, b analysed but not stored, c started, d not started."""
     return Evidence(
         exit_code=-signal.SIGKILL,
         seconds=1.0,
@@ -59,16 +59,16 @@ def result(**changed: Any) -> Callable[[Evidence], Evidence]:
     [
         (lambda seen: replace(seen, exit_code=0), "A process was killed"),
         (lambda seen: replace(seen, stored=[]), "A process was killed"),
-        (lambda seen: replace(seen, stored=["a.py", "c.py"]), "What was stored then"),
-        (logged("first", "finished", "b.py"), "What was stored then"),
-        (logged("second", "started", "a.py", "b.py", "c.py", "d.py"), "No file whose result was stored"),
+        (lambda seen: replace(seen, stored=["a.py", "c.py"]), "It had analysed all files"),
+        (logged("first", "finished", "b.py"), "It had analysed all files"),
+        (logged("second", "started", "a.py", "b.py", "c.py", "d.py"), "No file was analysed again"),
         (logged("first", "started", "a.py", "a.py", "b.py", "c.py"), "No process analysed"),
         (logged("second", "started", "b.py", "c.py", "d.py", "d.py"), "No process analysed"),
         (logged("second", "finished", "b.py", "c.py"), "No file was missed"),
         (result(reports=[{"name": file} for file in FILES[:3]]), "Each file counts once"),
         (result(reports=[{"name": file} for file in [*FILES, "a.py"]]), "Each file counts once"),
-        (lambda seen: replace(seen, run=("error", 2)), "The run ended well"),
-        (lambda seen: replace(seen, run=("success", 1)), "The run ended well"),
+        (lambda seen: replace(seen, run=("error", 2)), "The run succeeded"),
+        (lambda seen: replace(seen, run=("success", 1)), "The run succeeded"),
         (result(files=[], reports=[], ranking=[]), "Each file counts once"),
         (result(files=[], reports=[], ranking=[]), "The ranking equals"),
         (result(ranking=[{"name": "b"}]), "The ranking equals"),

@@ -20,7 +20,7 @@ def on_thread(thread_id: str) -> dict[str, Any]:
 
 
 async def ask(graph: Pregel, thread_id: str, question: str) -> list[Message]:
-    """The messages that follow a question."""
+    """Ask a question and return the messages that follow it."""
     said: Message = {"role": "user", "content": question}
     result = await graph.ainvoke({"messages": [said]}, on_thread(thread_id))
     messages: list[Message] = result["messages"]
