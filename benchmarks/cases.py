@@ -1,7 +1,7 @@
-"""The cases: which graph, fed with what, measured by what, and the bar it is held to.
+"""The cases: a graph, its input, the measurements and the bar of each.
 
-A figure is per unit, and `Case.units` says how many supersteps or tasks one run of the case has; only peak_kb
-is that of the whole run.
+A figure is per unit. `Case.units` is the number of units (supersteps, tasks or keys) in one run of the case.
+Only peak_kb is for the whole run.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from ticket import new_ticket, ticket_graph
 
 Saver = Literal["none", "memory", "postgres"]
 Pass = Literal["time", "calls", "peak", "traffic"]
-"""What one worker process measures. `time` is the only one whose figures depend on the machine's mood."""
+"""The measurement of one worker process. Only the figures of `time` depend on the load of the machine."""
 
 METRICS: Mapping[Pass, tuple[str, ...]] = {
     "time": ("time_us",),
@@ -26,19 +26,19 @@ METRICS: Mapping[Pass, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One graph with one input; `units` supersteps or tasks are what its figures are divided by."""
+    """One graph with one input. Its figures are divided by `units`."""
 
     name: str
     build: Callable[[graphs.Names], Any]
     input: Mapping[str, Any]
     holds: Callable[[Mapping[str, Any]], bool]
-    """Whether a final state is the right one."""
+    """The test of a final state: True if it is correct."""
     units: int
-    unit: Literal["step", "task"]
+    unit: Literal["step", "task", "key"]
     warm_up: Mapping[str, Any] | None = None
-    """A smaller input for the run that is not measured, where the full one takes seconds."""
+    """A smaller input for the warm-up run, if a full run takes seconds."""
     events: int | None = None
-    """Consumed through `astream(stream_mode="values")`, which must deliver this many events."""
+    """The number of events that `astream(stream_mode="values")` must deliver; None to use `ainvoke`."""
     saver: Saver = "none"
     durability: Literal["sync", "async", "exit"] | None = None
     seed: Mapping[str, Any] | None = None
@@ -46,11 +46,11 @@ class Case:
     threads: int = 1
     passes: tuple[Pass, ...] = ("time", "calls")
     slow: bool = False
-    """Takes seconds: measured fewer times, and left out by --quick."""
+    """True if a run takes seconds: it is measured fewer times, and --quick leaves it out."""
     bar: float | None = None
-    """The least ratio of time_us that is asked for."""
+    """The minimum ratio peer / ours of time_us."""
     most_round_trips: float | None = None
-    """The most round trips per unit that our side may make."""
+    """The maximum number of round trips per unit on our side."""
 
 
 def chain(length: int, **more: Any) -> Case:
@@ -109,6 +109,19 @@ def many_keys(keys: int, steps: int, **more: Any) -> Case:
     )
 
 
+def input_of(keys: int) -> Case:
+    """Make a case of one superstep over an input of many keys: the cost of a key in a run."""
+    return Case(
+        name=f"input_{keys}",
+        build=lambda names: graphs.many_keys(names, keys, 1),
+        input={f"key_{index}": 0 for index in range(keys)},
+        holds=lambda state: len(state) == keys and sum(state.values()) == 1,
+        units=keys,
+        unit="key",
+        passes=("calls",),
+    )
+
+
 def wide_state(rounds: int, *, sync: bool, **more: Any) -> Case:
     return Case(
         build=lambda names: ticket_graph(names, rounds, sync=sync),
@@ -133,7 +146,7 @@ def pydantic_state(rounds: int, bar: float) -> Case:
 
 
 def chat(durability: Literal["sync", "async", "exit"], bar: float) -> Case:
-    """Ten supersteps on a thread that holds 200 messages: 190 of one input, ten appended one by one."""
+    """Make ten supersteps on a thread of 200 messages: 190 of one input, ten appended one by one."""
     return Case(
         name=f"chat_200_{durability}",
         build=graphs.chat,
@@ -168,6 +181,7 @@ def many_threads(threads: int, steps: int, durability: Literal["sync", "async"])
 
 
 CASES = (
+    chain(1, name="chain_1"),
     chain(10, name="chain_10", bar=20),
     chain(1_000, name="chain_1000", bar=20),
     loop(1_000, units=1_000, bar=20, passes=("time", "calls", "peak")),
@@ -177,6 +191,7 @@ CASES = (
     fan_out(1_000, name="send_1000", bar=8),
     fan_out(10_000, name="send_10000", bar=8, warm_up={"width": 100}, passes=("time",), slow=True),
     many_keys(1_000, 100, bar=60),
+    input_of(1_000),
     wide_state(20, name="wide_state", sync=False, bar=10),
     wide_state(20, name="wide_state_sync", sync=True, bar=3.5),
     pydantic_state(20, bar=6),

@@ -1,4 +1,4 @@
-"""What every comparison of sides needs: cases chosen, workers run in order, figures kept."""
+"""The common parts of all comparisons: choose cases, run workers in order, keep figures."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ WIDTH_OF_LOGS = 110
 
 @dataclass(slots=True, kw_only=True)
 class Harness:
-    """Performs jobs, and keeps what they say."""
+    """A runner of jobs that keeps their results."""
 
     pythons: Mapping[Side, Path]
     server: Server | None
@@ -47,7 +47,7 @@ class Harness:
         self.progress.update(bar, description="done")
 
     def perform(self, job: Job) -> None:
-        """Once a side has failed at something, it is not asked again."""
+        """Perform a job, unless its side has already failed at it."""
         if self.results.has_failed(job):
             return
         try:
@@ -59,7 +59,7 @@ class Harness:
 def measure(
     console: Console, pythons: Mapping[Side, Path], results: Results, timed: list[Job], counted: list[Job]
 ) -> None:
-    """Performs the timed jobs one after the other, then the counted ones side by side."""
+    """Perform the timed jobs one after the other, then the counted jobs side by side."""
     with ExitStack() as stack:
         server = None
         if any(job.case.saver == "postgres" for job in [*timed, *counted]):
@@ -96,12 +96,12 @@ def add_only(parser: argparse.ArgumentParser) -> None:
 def pattern_of_cases(text: str) -> str:
     if not any(fnmatch(case.name, text) for case in CASES):
         names = ", ".join(case.name for case in CASES)
-        raise argparse.ArgumentTypeError(f"no case is called {text}; there are {names}")
+        raise argparse.ArgumentTypeError(f"no case is named {text}; choose from {names}")
     return text
 
 
 def chosen_cases(only: Iterable[str] | None, *, slow: bool, postgres: bool) -> list[Case]:
-    """The cases that match one of the patterns; all of them, where there are none."""
+    """Return the cases that match one of the patterns, or all cases without a pattern."""
     return [
         case
         for case in CASES

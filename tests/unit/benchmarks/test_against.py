@@ -1,4 +1,4 @@
-"""A commit held against this tree: the bound, what is left out, what fails."""
+"""The comparison with another commit: the bound, omitted cases, failures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEW = replace(CASE, name="new")
 
 
 def results_of(*, time: float, calls: float) -> Results:
-    """Of one case: 100 us and 100 calls at the commit, these here."""
+    """Make the results of one case: 100 us and 100 calls at the commit, the given figures here."""
     results = Results()
     figures: dict[Side, tuple[float, float]] = {"ref": (100, 100), "ours": (time, calls)}
     for side, (microseconds, count) in figures.items():
@@ -98,4 +98,4 @@ def test_a_pattern_that_no_case_has_is_refused_with_the_names(capsys: pytest.Cap
     with pytest.raises(SystemExit):
         parse_arguments(["main", "--only", "wied*"])
 
-    assert "no case is called wied*; there are chain_10, " in capsys.readouterr().err
+    assert "no case is named wied*; choose from chain_1, chain_10, " in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Environments: made once, of what they were made from; a commit's files come and go."""
+"""Environments: made once per set of requirements. A commit's files come and go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import environments
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two commits of one file, the first of them tagged `first`."""
+    """Make a repository with two commits of one file, the first of them tagged `first`."""
     folder = tmp_path / "repository"
     folder.mkdir()
     monkeypatch.setattr(environments, "ROOT", folder)
@@ -42,7 +42,7 @@ def test_a_name_that_git_does_not_know_is_told_in_its_words() -> None:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that are run, none of which does anything but make the folder of an environment."""
+    """Record the commands that are run. None does anything, except making the folder of an environment."""
     commands: list[str] = []
 
     def run(*command: Path | str) -> str:

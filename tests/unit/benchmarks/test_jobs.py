@@ -1,4 +1,4 @@
-"""Jobs: who is asked when, and answers that do not go together."""
+"""Jobs: their order, and answers that contradict each other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_side_that_ends_in_another_state_has_failed() -> None:
     results = Results()
     results.add(Job(case=CASE, side="ours", what="time"), answer(1))
 
-    with pytest.raises(FailedError, match="ends in another state than the side that was asked before it"):
+    with pytest.raises(FailedError, match="final state differs from that of the side before it"):
         results.add(Job(case=CASE, side="peer", what="time"), answer(1, "other"))
     assert results.figure(CASE, "time_us", "peer") is None
 

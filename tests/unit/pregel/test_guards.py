@@ -1,4 +1,7 @@
-"""What a superstep costs, counted in Python calls: the same on every machine."""
+"""The growth of costs, counted in Python calls, which are equal on every machine.
+
+Each test compares a small case with a large one. Absolute counts are measured by `make bench-against`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ WITHIN = 1.15
 
 @pytest.fixture(autouse=True)
 def loop_guard() -> None:
-    """The guard would be counted."""
+    """Replace the guard of the loop, whose calls would be counted."""
 
 
 class Counting(TypedDict, total=False):
@@ -31,7 +34,7 @@ class Counting(TypedDict, total=False):
 
 
 def calls(coroutine: Coroutine[Any, Any, Any]) -> int:
-    """How many calls, of Python and builtin functions, running this takes."""
+    """Count the calls of Python and builtin functions that a coroutine makes."""
     profile = cProfile.Profile()
     loop = asyncio.new_event_loop()
     try:
@@ -48,7 +51,7 @@ async def add(state: Counting) -> Counting:
 
 
 def looping() -> Pregel:
-    """One node that runs as often as the input says."""
+    """Build one node that runs until x, which counts up, is 0."""
     builder = StateGraph(Counting).add_node("a", add).add_edge(START, "a")
     return builder.add_conditional_edges("a", lambda state: END if state["x"] >= 0 else "a").compile()
 
@@ -62,7 +65,7 @@ def chained(length: int) -> Pregel:
 
 
 def wide(keys: int) -> Pregel:
-    """The looping node, over a state with that many other keys."""
+    """Build the looping node over a state with that many other keys."""
     fields: dict[str, Any] = {"x": int, **{f"k{i}": int for i in range(keys)}}
     schema = TypedDict("Wide", fields)  # type: ignore[misc]
     builder = StateGraph(schema).add_node("a", add).add_edge(START, "a")
@@ -70,30 +73,21 @@ def wide(keys: int) -> Pregel:
 
 
 def per_step(graph: Pregel, given: dict[str, Any] | None = None, few: int = 20, many: int = 120) -> float:
-    """Calls per superstep of a looping graph, without what every run costs."""
+    """Return the calls per superstep of a looping graph, without the fixed costs of a run."""
     more, less = (calls(graph.ainvoke({**(given or {}), "x": -steps})) for steps in (many, few))
     return (more - less) / (many - few)
 
 
-def test_a_run_of_one_node_takes_at_most_270_calls() -> None:
-    assert calls(chained(1).ainvoke({"x": 0})) <= 270
-
-
-def test_a_superstep_of_one_task_takes_at_most_60_calls() -> None:
-    many, few = (calls(chained(length).ainvoke({"x": 0})) for length in (120, 20))
-
-    assert (many - few) / 100 <= 60
-
-
-def test_a_key_with_a_number_takes_at_most_6_calls_in_a_run() -> None:
+def test_a_key_of_the_input_costs_the_same_among_10_and_among_1000() -> None:
     def run(keys: int) -> int:
         return calls(wide(keys).ainvoke({"x": 0, **{f"k{i}": i for i in range(keys)}}))
 
-    assert run(1000) - run(10) <= 990 * 6  # for the input; the result is read at once
+    fixed = 2 * run(10) - run(20)
+    assert (run(1000) - fixed) / 1000 <= (run(10) - fixed) / 10 * WITHIN
 
 
-def test_a_superstep_of_one_task_with_a_conditional_edge_takes_at_most_120_calls() -> None:
-    assert per_step(looping()) <= 120
+def test_a_step_of_a_loop_costs_the_same_among_10_and_among_1000() -> None:
+    assert per_step(looping(), few=20, many=1000) <= per_step(looping(), few=10, many=20) * WITHIN
 
 
 @pytest.mark.parametrize("durability", ["async", "exit"])
