@@ -1,18 +1,20 @@
-"""This working tree and another commit of this project side by side: what a change costs.
+"""A comparison of this working tree with another commit of this project: the cost of a change.
 
-    make bench-against REF=main                        the cases that run in memory, about two minutes
-    make bench-against REF=main ARGS=--postgres        those on Postgres as well
-    make bench-against REF=HEAD ARGS="--most 1.05"     what is not committed yet, held to another bound
+    make bench-against REF=main                        the cases in memory, about two minutes
+    make bench-against REF=main ARGS=--postgres        adds the cases on Postgres
+    make bench-against REF=HEAD ARGS="--most 1.05"     compares uncommitted changes, with another bound
 
 Both sides run the graphs of the working tree, by turns and in processes of their own, as in `run.py`. The
-commit's package is installed into `.bench/against/<commit>`, with the dependencies that are installed here,
-and stays there. Each side's figure is that of its best process, because whatever else the machine does only
-adds to it, and a case that is over the bound is measured once more. Python calls do not depend on the
-machine's mood, so the bound holds for them as well: a time that is over it while the calls are not may still
-be the fault of an hour, or of something that is slower than calls.
+commit's package is installed once into `.bench/against/<commit>`, with the dependencies that are installed
+here. Each side's figure is that of its best process, because other load on the machine only adds to it. A
+case whose time is above the bound is measured once more.
 
-The exit code is 1 when a ratio (here / commit) is over the bound, when a case fails here, and when nothing
-was compared. A case that the commit cannot run is named and left out.
+Python calls do not depend on the load of the machine, and the bound holds for them as well. If a time is
+above the bound and the calls are not, the reason is either the load or an operation that costs time but no
+calls.
+
+The exit code is 1 if a ratio (here / commit) is above the bound, if a case fails here, or if nothing was
+compared. A case that the commit cannot run is named and left out.
 """
 
 import argparse
@@ -38,18 +40,20 @@ COMPARED: dict[Pass, str] = {"time": "time_us", "calls": "calls"}
 
 def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure this working tree against another commit.")
-    parser.add_argument("ref", metavar="REF", help="a commit, by any name that git knows")
-    parser.add_argument("--most", type=float, default=MOST, metavar="RATIO", help="the bound (%(default)s)")
+    parser.add_argument("ref", metavar="REF", help="a commit: a branch, a tag or an id")
+    parser.add_argument(
+        "--most", type=float, default=MOST, metavar="RATIO", help="maximum ratio (%(default)s)"
+    )
     parser.add_argument(
         "--rounds", type=int, default=ROUNDS, help="processes per side and case (%(default)s)"
     )
-    parser.add_argument("--postgres", action="store_true", help="the cases that run on Postgres as well")
+    parser.add_argument("--postgres", action="store_true", help="add the cases on Postgres")
     add_only(parser)
     return parser.parse_args(words)
 
 
 def figures_of(results: Results, case: Case, metric: str) -> tuple[float | None, float | None]:
-    """The commit's, ours."""
+    """Return the commit's figure and ours."""
     return results.figure(case, metric, "ref", min), results.figure(case, metric, "ours", min)
 
 
@@ -67,7 +71,7 @@ def passed(results: Results, cases: list[Case], most: float) -> bool:
 
 def show(console: Console, results: Results, cases: list[Case], commit: str, most: float) -> None:
     table = Table(
-        caption=f"Best of the processes, per step or task. ratio = here / {commit}, at most {most:g}."
+        caption=f"Best process of each side, per unit of the case. ratio = here / {commit}, at most {most:g}."
     )
     table.add_column("case", no_wrap=True)
     for heading in (f"{commit} us", "here us", "ratio", f"{commit} calls", "here calls", "ratio"):
@@ -99,7 +103,7 @@ def show_other_versions(console: Console, commit: str, python: Path) -> None:
     here, there = versions_in(sys.executable), versions_in(python)
     for name, version in there.items():
         if here.get(name, version) != version:
-            console.print(f"{commit} runs with {name} {version}, here it is {here[name]}")
+            console.print(f"{commit} uses {name} {version}, this tree uses {here[name]}")
 
 
 def main() -> int:
@@ -122,7 +126,7 @@ def main() -> int:
     measure(console, pythons, results, timed, jobs_of(cases, "calls", pythons))
     over = [case for case in cases if (ratio_of(results, case, "time_us") or 0) > arguments.most]
     if over:
-        console.print(f"over {arguments.most:g}, so once more: {', '.join(case.name for case in over)}")
+        console.print(f"above {arguments.most:g}, measuring again: {', '.join(case.name for case in over)}")
         measure(console, pythons, results, jobs_of(over, "time", pythons, arguments.rounds), [])
     show(console, results, cases, short, arguments.most)
     return 0 if passed(results, cases, arguments.most) else 1

@@ -1,6 +1,6 @@
-"""Virtual environments beside our own: of the pinned peer, and of our package as it was at another commit.
+"""Virtual environments for the pinned peer and for our package at another commit.
 
-Each is made once, and again when what it was made from changes.
+Each is made once, and made again when its requirements change.
 """
 
 import hashlib
@@ -18,22 +18,22 @@ LIST_VERSIONS = (
 )
 
 Install = Callable[..., object]
-"""`pip install`, with the arguments it is given, into the environment that is being made."""
+"""A function that runs `pip install` with its arguments in the new environment."""
 
 
 class CommandFailedError(Exception):
-    """A command failed; the message has its own words."""
+    """A command failed. The message contains its output."""
 
 
 def peer_python(folder: Path) -> Path:
-    """The Python of an environment with the pinned peer and nothing of ours."""
+    """Return the Python of an environment with the pinned peer and without our package."""
     return made_once(folder, REQUIREMENTS.read_text(), lambda install: install("-r", REQUIREMENTS))
 
 
 def commit_python(folder: Path, commit: str) -> Path:
-    """The Python of an environment with our package as it was at `commit`.
+    """Return the Python of an environment with our package at `commit`.
 
-    What it depends on has the versions that are installed here, unless the commit refuses them.
+    Its dependencies have the versions that are installed here, unless the commit refuses them.
     """
     versions = "".join(f"{name}=={version}\n" for name, version in versions_in(sys.executable).items())
 
@@ -50,7 +50,7 @@ def commit_python(folder: Path, commit: str) -> Path:
 
 
 def made_once(folder: Path, made_from: str, fill: Callable[[Install], object]) -> Path:
-    """Makes the environment in `folder`, unless it is there, made from the same and by this Python."""
+    """Make the environment in `folder`, unless it exists with equal requirements and this Python."""
     python = folder / "bin" / "python"
     stamp = folder / "made-from"
     wanted = hashlib.sha256((made_from + sys.version).encode()).hexdigest()
@@ -63,19 +63,19 @@ def made_once(folder: Path, made_from: str, fill: Callable[[Install], object]) -
 
 
 def versions_in(python: Path | str) -> dict[str, str]:
-    """The version of each package that this Python has, but for our own and pip."""
+    """Return the version of each package that this Python has, except our own and pip."""
     listed = dict(line.split("==", 1) for line in run(python, "-I", "-c", LIST_VERSIONS).split())
     return {name: version for name, version in sorted(listed.items()) if name not in {"perdure", "pip"}}
 
 
 def commit_of(reference: str) -> str:
-    """The full id of the commit that a branch, a tag or a shortened id means."""
+    """Return the full id of the commit that a branch, a tag or a short id denotes."""
     return git("rev-parse", "--verify", f"{reference}^{{commit}}")
 
 
 @contextmanager
 def checked_out(commit: str, folder: Path) -> Iterator[Path]:
-    """The files of a commit, in a worktree below `folder` that is removed at the end."""
+    """Provide the files of a commit in a worktree below `folder`, and remove it at the end."""
     with TemporaryDirectory(prefix="tree-", dir=folder) as temporary:
         tree = Path(temporary) / "perdure"
         git("worktree", "add", "--detach", tree, commit)
@@ -90,7 +90,7 @@ def git(*arguments: Path | str) -> str:
 
 
 def run(*command: Path | str) -> str:
-    """What the command says.
+    """Run a command and return its output.
 
     Raises:
         CommandFailedError: its exit code is not 0.

@@ -1,7 +1,6 @@
-"""The graphs that are measured, written once against the names which both sides share.
+"""The measured graphs, written once for all sides.
 
-Nothing here imports either package: a side hands in its names (`Names`), and the same code then builds the
-same graph for both.
+Nothing here imports either package. A side passes its names (`Names`), so all sides build the same graph.
 """
 
 import operator
@@ -11,12 +10,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, cast
 
 type_of_state = cast(Any, TypedDict)
-"""`TypedDict` for keys that are made at run time; the type checker wants literals."""
+"""`TypedDict` without the type checker's demand for literal keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What one side calls the things that a graph is made of."""
+    """The names of one side for the parts of a graph."""
 
     StateGraph: Any
     START: str
@@ -51,7 +50,7 @@ async def increment(state: Counter) -> dict[str, int]:
 
 
 def circle(names: Names, state_type: Any, nodes: Mapping[str, Any], again: Any) -> Any:
-    """The nodes in a row, then a router that names the first of them, or END."""
+    """Build a row of nodes whose last one has a path to the first or to END."""
     builder = names.StateGraph(state_type)
     previous = names.START
     for name, node in nodes.items():
@@ -63,7 +62,7 @@ def circle(names: Names, state_type: Any, nodes: Mapping[str, Any], again: Any) 
 
 
 def chain(names: Names, length: int) -> Any:
-    """`length` nodes in a row, each of which adds one."""
+    """Build `length` nodes in a row, each of which adds one."""
     builder = names.StateGraph(Counter)
     previous = names.START
     for position in range(length):
@@ -75,7 +74,7 @@ def chain(names: Names, length: int) -> Any:
 
 
 def loop(names: Names, steps: int) -> Any:
-    """One node that adds one, and a router that sends the run back to it until `x` is `steps`."""
+    """Build one node that adds one and runs until `x` is `steps`."""
 
     def again(state: Counter) -> str:
         return "node" if state["x"] < steps else names.END
@@ -84,7 +83,7 @@ def loop(names: Names, steps: int) -> Any:
 
 
 def agent(names: Names, loops: int) -> Any:
-    """An agent and its tools by turns, `loops` times, then the agent: 2 * loops + 1 supersteps."""
+    """Build an agent that uses tools `loops` times and then answers: 2 * loops + 1 supersteps."""
 
     async def answer(state: Conversation) -> dict[str, Any]:
         return {"messages": [message("assistant", len(state["messages"]), 60)]}
@@ -105,7 +104,7 @@ def agent(names: Names, loops: int) -> Any:
 
 
 def fan_out(names: Names) -> Any:
-    """A planner, then one `Send` per item to one node; the reducer collects what comes back."""
+    """Build a planner that sends each item to one node; a reducer collects the results."""
 
     async def plan(state: FanOut) -> None:
         return None
@@ -126,7 +125,7 @@ def fan_out(names: Names) -> Any:
 
 
 def many_keys(names: Names, keys: int, steps: int) -> Any:
-    """A loop over a state of `keys` integers, of which each step changes one."""
+    """Build a loop over a state of `keys` integers, of which each step changes one."""
 
     async def change(state: Mapping[str, int]) -> dict[str, int]:
         return {"key_0": state["key_0"] + 1}
@@ -139,7 +138,7 @@ def many_keys(names: Names, keys: int, steps: int) -> Any:
 
 
 def chat(names: Names) -> Any:
-    """One node that appends a message of about 200 bytes in each of `left` supersteps."""
+    """Build a node that appends a message of about 200 bytes in each of `left` supersteps."""
 
     async def reply(state: Chat) -> dict[str, Any]:
         return {"messages": [message("assistant", len(state["messages"]), 200)], "left": state["left"] - 1}
@@ -151,15 +150,15 @@ def chat(names: Names) -> Any:
 
 
 def message(role: Literal["user", "assistant", "tool"], number: int, size: int) -> dict[str, str]:
-    """A message of about `size` bytes that no other of its thread equals."""
+    """Make a message of about `size` bytes, different from all others of its thread."""
     return {"role": role, "content": f"{number} {TEXTS[number % len(TEXTS)][:size]}"}
 
 
 def prose(texts: int, words: int) -> list[str]:
-    """Texts of made-up words, as frequent as words are in English (Zipf's law).
+    """Make texts of invented words with the frequencies of English (Zipf's law).
 
-    The server compresses what it stores, so monotonous text would flatter whoever stores more of it.
-    PostgreSQL compresses this to 0.39 of its size, and the text of the GPL to 0.41.
+    The server compresses stored text, so monotonous text would favour the side that stores more of it.
+    PostgreSQL compresses this text to 0.39 of its size, and the text of the GPL to 0.41.
     """
     chance = random.Random(0)
     syllables = [consonant + vowel for consonant in "bcdfghklmnprstvw" for vowel in "aeiou"]

@@ -1,4 +1,4 @@
-"""Jobs: one worker process each, which measures one case on one side."""
+"""Jobs: each is one worker process that measures one case on one side."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from sides import Side
 
 WORKER = ROOT / "benchmarks" / "worker.py"
 SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("runtime", "checkpointers", "migrations"))
-"""What `ours` is, whatever may be installed."""
+"""The import path of the side `ours`, whatever is installed."""
 TIME_LIMIT = 180
-"""Seconds that a worker may take."""
+"""The time limit of a worker, in seconds."""
 
 database_numbers = count(1)
 
@@ -32,27 +32,27 @@ class Job:
 
 
 class FailedError(Exception):
-    """A worker did not deliver its figures; the message says why."""
+    """A worker returned no figures. The message gives the reason."""
 
 
 @dataclass(slots=True)
 class Results:
-    """The figures of a run, and what failed."""
+    """The figures and failures of a comparison."""
 
     medians: dict[tuple[str, str, Side], list[float]] = field(default_factory=dict)
-    """One for each process, so that a process that was fast, and repeated more, has no more say."""
+    """One figure per process, so that a fast process with more repetitions has no more weight."""
     states: dict[str, str] = field(default_factory=dict)
-    """A digest of each case's final state, as whoever was first came to it."""
+    """A digest of each case's final state, from the first process that ran the case."""
     failures: dict[tuple[str, Side, Pass], str] = field(default_factory=dict)
 
     def add(self, job: Job, answer: dict[str, Any]) -> None:
-        """Keeps the figures of one worker.
+        """Keep the figures of one worker.
 
         Raises:
-            FailedError: it came to another final state than those before it.
+            FailedError: its final state differs from that of an earlier worker.
         """
         if self.states.setdefault(job.case.name, answer["state"]) != answer["state"]:
-            raise FailedError("it ends in another state than the side that was asked before it")
+            raise FailedError("its final state differs from that of the side before it")
         for metric, values in answer["samples"].items():
             self.medians.setdefault((job.case.name, metric, job.side), []).append(median(values))
 
@@ -75,7 +75,7 @@ class Results:
 
 
 def jobs_of(cases: Sequence[Case], what: Pass, sides: Iterable[Side], rounds: int = 1) -> list[Job]:
-    """The sides by turns: a machine that slows down slows all of them."""
+    """Make jobs that take the sides by turns, so that a slow machine slows all of them."""
     return [
         Job(case=case, side=side, what=what)
         for case in cases
@@ -86,7 +86,7 @@ def jobs_of(cases: Sequence[Case], what: Pass, sides: Iterable[Side], rounds: in
 
 
 def perform(job: Job, python: Path, server: Server | None) -> dict[str, Any]:
-    """Runs the worker and returns its answer.
+    """Run a worker and return its answer.
 
     Raises:
         FailedError: it failed, took too long, or printed something else.
@@ -107,7 +107,7 @@ def run_worker(job: Job, python: Path, uri: str | None) -> dict[str, Any]:
             command, check=False, capture_output=True, text=True, timeout=TIME_LIMIT, env=variables
         )
     except subprocess.TimeoutExpired:
-        raise FailedError(f"not done after {TIME_LIMIT} seconds") from None
+        raise FailedError(f"not finished after {TIME_LIMIT} seconds") from None
     try:
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
@@ -119,7 +119,7 @@ def run_worker(job: Job, python: Path, uri: str | None) -> dict[str, Any]:
 
 
 def variables_of(side: Side) -> dict[str, str]:
-    """The same for all, with nobody's Python settings, database or tracing in it."""
+    """Return equal environment variables for all sides, without settings of Python, databases or tracing."""
     foreign = ("PYTHON", "PG", "LANGCHAIN", "LANGSMITH", "LANGGRAPH", "PERDURE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return kept | {"PYTHONHASHSEED": "0"} | ({"PYTHONPATH": SOURCES} if side == "ours" else {})

@@ -1,4 +1,4 @@
-"""An order on which five nodes work by turns: a pydantic state with models inside it."""
+"""The graph of an order on which five nodes work by turns: a pydantic state with nested models."""
 
 import operator
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from graphs import TEXTS, Names, circle
 
 LINES = 200
-"""As many as the conversations of the other cases have messages."""
+"""The number of lines, equal to the number of messages in the conversations of the other cases."""
 
 
 class Address(BaseModel):
@@ -46,7 +46,7 @@ class Event(BaseModel):
 
 
 class Order(BaseModel):
-    """Twenty fields; the nodes change eight of them, and leave the lines as they came."""
+    """The state: twenty fields, of which the nodes change eight. The lines never change."""
 
     number: int
     currency: str
@@ -81,7 +81,7 @@ async def tax(order: Order) -> dict[str, Any]:
 
 
 async def quote(order: Order) -> dict[str, Any]:
-    """Offers as another service would send them: plain data."""
+    """Return offers as plain data, as another service would send them."""
     days = 1 + order.rounds % 4
     return {"offers": [{"carrier": f"carrier {at}", "days": days + at, "price": 4.5 + at} for at in range(5)]}
 
@@ -100,7 +100,7 @@ NODES = (price, tax, quote, choose, record)
 
 
 def order_graph(names: Names, rounds: int) -> Any:
-    """The nodes in a circle, `rounds` times round: five supersteps each."""
+    """Build the circle of nodes, which runs `rounds` times: five supersteps each."""
 
     def again(order: Order) -> str:
         return "price" if order.rounds < rounds else names.END
@@ -110,7 +110,7 @@ def order_graph(names: Names, rounds: int) -> Any:
 
 
 def new_order() -> dict[str, Any]:
-    """As it comes from outside: plain data."""
+    """Make an order as plain data, as it comes from outside."""
     address = {"street": "Rua Nova 12", "city": "Porto", "postal_code": "4050-123", "country": "PT"}
     return {
         "number": 90_417,

@@ -2,9 +2,8 @@
 
 A round trip is a message after which the client waits for the server: Query, Sync or FunctionCall of the
 frontend protocol (https://www.postgresql.org/docs/current/protocol-message-formats.html). Bytes are
-counted as they are on the wire. The proxy lives in a thread with an event loop of its own, so that it
-cannot be starved by the client it watches; it costs time, and is only used in runs whose time nobody
-reads.
+counted as they are on the wire. The proxy runs in a thread with its own event loop, so that the client cannot
+starve it. It costs time, so only runs that are not timed use it.
 """
 
 import asyncio
@@ -20,10 +19,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 WAITS_FOR_ANSWER = b"QSF"
 NEGOTIATION_CODES = {80877103, 80877104}
-"""SSLRequest and GSSENCRequest: sent before the start-up message, in the same shape."""
+"""The codes of SSLRequest and GSSENCRequest, which precede the start-up message and have its shape."""
 CHUNK = 65_536
 BOUND = 10
-"""Seconds to wait for the thread to begin, and for its connections to end."""
+"""The time limit for the thread to start and for its connections to end, in seconds."""
 
 
 @dataclass(slots=True)
@@ -33,7 +32,7 @@ class Traffic:
 
 
 class FrontendReader:
-    """Finds the messages in one connection's stream of bytes; keeps headers only."""
+    """A parser that finds the messages in one connection's bytes and keeps only headers."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
@@ -69,7 +68,7 @@ class FrontendReader:
 
 
 class CountingProxy:
-    """Listens on a Unix socket in `folder` and forwards to the server of `uri`."""
+    """A proxy that listens on a Unix socket in `folder` and forwards to the server of `uri`."""
 
     def __init__(self, uri: str, folder: Path) -> None:
         parameters = {key: str(value) for key, value in conninfo_to_dict(uri).items()}
@@ -89,7 +88,7 @@ class CountingProxy:
     def start(self) -> None:
         self._thread.start()
         if not self._listening.wait(timeout=BOUND):
-            raise RuntimeError(f"the counting proxy did not listen within {BOUND} seconds")
+            raise RuntimeError(f"The counting proxy did not listen within {BOUND} seconds.")
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)
@@ -124,7 +123,7 @@ class CountingProxy:
 async def forward(
     source: asyncio.StreamReader, target: asyncio.StreamWriter, counted: FrontendReader | None
 ) -> None:
-    """Copies until the source ends, then ends the target."""
+    """Copy until the source ends, then close the target."""
     with suppress(ConnectionError):
         while data := await source.read(CHUNK):
             if counted is not None:

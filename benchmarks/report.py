@@ -1,4 +1,4 @@
-"""What a run found: the bars, the table, the file."""
+"""The report of a comparison: the table, the verdicts on bars, and the file."""
 
 import json
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from jobs import Results
 
 GROWTH_CASES = ("loop_1000", "loop_10000")
 MOST_GROWTH = 1.1
-"""The most that ten times as many steps may add to the peak of our memory."""
+"""The maximum growth of our peak memory with ten times as many steps, as a ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One metric of one case: a line of the table, an object of the file."""
+    """One metric of one case: a line of the table and an object in the file."""
 
     case: str
     unit: str
@@ -28,7 +28,7 @@ class Row:
     error: str | None
     bar: str
     passed: bool | None
-    """None where there is no bar, or nothing to hold to it."""
+    """The verdict; None without a bar or without a figure."""
 
     @property
     def ratio(self) -> float | None:
@@ -42,7 +42,7 @@ class Row:
 
 
 def rows_of(cases: list[Case], results: Results) -> list[Row]:
-    """A row for each metric that was measured, or that failed."""
+    """Make a row for each metric that was measured or failed."""
     return [
         row_of(case, metric, results, results.error(case, what))
         for case in cases
@@ -68,7 +68,7 @@ def row_of(case: Case, metric: str, results: Results, error: str | None) -> Row:
 
 
 def show(console: Console, rows: list[Row]) -> None:
-    table = Table(caption="Medians, per step, task or run. ratio = peer / ours.")
+    table = Table(caption="Medians, per unit of the case. ratio = peer / ours.")
     for heading in ("case", "metric", "per", "ours", "peer", "ratio", "bar", ""):
         is_figure = heading in ("ours", "peer", "ratio")
         table.add_column(heading, justify="right" if is_figure else "left", no_wrap=True)
@@ -100,7 +100,7 @@ def amount(value: float | None) -> str:
 
 
 def growth_passed(console: Console, rows: list[Row]) -> bool:
-    """Prints how peak memory grows with the number of steps; True as well where it was not measured."""
+    """Print the growth of peak memory with the steps. Return True if it passed or was not measured."""
     peaks = {row.case: row for row in rows if row.metric == "peak_kb" and row.case in GROWTH_CASES}
     short, long = (peaks.get(case) for case in GROWTH_CASES)
     if short is None or long is None or not short.ours or not long.ours:
@@ -110,7 +110,7 @@ def growth_passed(console: Console, rows: list[Row]) -> bool:
     passed = ours <= MOST_GROWTH
     outcome = "[green]pass[/green]" if passed else "[yellow]missed[/yellow]"
     console.print(
-        f"Peak of memory, a loop of 10,000 steps against one of 1,000: ours {ours:.2f}x, peer {peer}; "
+        f"Peak memory of a loop of 10,000 steps against one of 1,000: ours {ours:.2f}x, peer {peer}; "
         f"bar: ours <= {MOST_GROWTH}x: {outcome}"
     )
     return passed

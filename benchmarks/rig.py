@@ -1,4 +1,4 @@
-"""A case set up on one side: its graph compiled, its saver open, its threads filled."""
+"""A case that is ready to run on one side: its graph is compiled, its saver open, its threads filled."""
 
 import asyncio
 import gc
@@ -18,20 +18,20 @@ State = Mapping[str, Any]
 Run = Callable[[], Awaitable[list[State]]]
 
 SPARE_STEPS = 10
-"""Added to the recursion limit: the sides count the first and the last superstep differently."""
+"""A margin on the recursion limit: the sides count the first and the last superstep differently."""
 
 
 class WrongResultError(Exception):
-    """A side computed something else than the case asks for."""
+    """A side computed a wrong result."""
 
 
 class Rig:
-    """Makes runs of a case that are ready to be measured."""
+    """A maker of runs that are ready to be measured."""
 
     def __init__(self, side: Side, case: Case, saver: Any) -> None:
         self.case = case
         self.digest = ""
-        """Of the final states of the last run that was checked: every side must come to the same."""
+        """A digest of the final states of the last checked run. It must be equal on every side."""
         self._side = side
         self._builder = case.build(names_of(side))
         self._graph = self._builder.compile(checkpointer=saver)
@@ -39,7 +39,7 @@ class Rig:
         self._keywords = {} if case.durability is None else {"durability": case.durability}
 
     async def prepare(self, data: State) -> Run:
-        """Does all that is not measured: compiling, fresh threads, what these already hold, garbage."""
+        """Do everything that is not measured: compile, make and fill threads, collect garbage."""
         if self.case.saver == "memory":
             self._graph = self._builder.compile(checkpointer=memory_saver(self._side))
         configs = [self._config() for _ in range(self.case.threads)]
@@ -69,21 +69,21 @@ class Rig:
             events += 1
             last = state
         if events != self.case.events:
-            raise WrongResultError(f"{events} values events, where there should be {self.case.events}")
+            raise WrongResultError(f"got {events} values events instead of {self.case.events}")
         return last
 
     def check(self, states: list[State]) -> None:
-        """Holds the final states to the case: a side that computes something else is not faster."""
+        """Check the final states: a side with a wrong result is not faster."""
         for state in states:
             if not self.case.holds(state):
-                raise WrongResultError(f"not the final state of {self.case.name}: {str(state)[:200]}")
+                raise WrongResultError(f"wrong final state of {self.case.name}: {str(state)[:200]}")
         text = json.dumps(states, sort_keys=True, default=to_jsonable_python)
         self.digest = hashlib.sha256(text.encode()).hexdigest()
 
 
 @asynccontextmanager
 async def opened_rig(side: Side, case: Case, uri: str | None) -> AsyncIterator[Rig]:
-    """A rig after one run that nobody measures."""
+    """Open a rig and warm it up with one run."""
     if case.saver == "postgres" and uri is None:
         raise ValueError(f"{case.name} needs a database: pass --uri")
     saver_context = postgres_saver(side, uri) if case.saver == "postgres" and uri else nullcontext()

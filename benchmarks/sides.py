@@ -1,6 +1,6 @@
-"""The sides: how each is imported, and how each opens its Postgres saver.
+"""The sides: the imports and the Postgres saver of each.
 
-Imported by name at run time, because an environment holds one of the two packages only.
+Modules are imported by name at run time, because each environment has only one of the two packages.
 """
 
 from collections.abc import AsyncIterator
@@ -11,10 +11,10 @@ from typing import Any, Literal
 from graphs import Names
 
 Side = Literal["ours", "peer", "ref"]
-"""`ref` is our package as it was at another commit, in an environment of its own."""
+"""A package to measure. `ref` is our package at another commit, in its own environment."""
 
 POOL_SIZE = 10
-"""Connections, all of them open before the clock starts."""
+"""The number of connections. All are open before a measurement starts."""
 
 
 def names_of(side: Side) -> Names:
@@ -32,7 +32,7 @@ def memory_saver(side: Side) -> Any:
 
 @asynccontextmanager
 async def postgres_saver(side: Side, uri: str) -> AsyncIterator[Any]:
-    """The side's saver with a pool of `POOL_SIZE`, its schema set up."""
+    """Open a side's saver with a pool of `POOL_SIZE`, and set up its schema."""
     opened = peer_saver(uri) if side == "peer" else our_saver(uri)
     async with opened as saver:
         await saver.setup()
@@ -48,7 +48,7 @@ async def our_saver(uri: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def peer_saver(uri: str) -> AsyncIterator[Any]:
-    """A pool with the connection arguments that the peer's documentation asks for."""
+    """Open the peer's saver on a pool with the connection arguments of its documentation."""
     psycopg_pool, rows = import_module("psycopg_pool"), import_module("psycopg.rows")
     saver_module = import_module("langgraph.checkpoint.postgres.aio")
     pool = psycopg_pool.AsyncConnectionPool(

@@ -1,4 +1,4 @@
-"""A support ticket on which five nodes work by turns: a TypedDict as wide as those of real agents."""
+"""The graph of a support ticket on which five nodes work by turns: a TypedDict as wide as a real agent's."""
 
 import operator
 from collections.abc import Awaitable, Callable
@@ -8,7 +8,7 @@ from graphs import TEXTS, Names, circle, message
 
 
 class Ticket(TypedDict):
-    """Forty keys, three of them with a reducer."""
+    """The state: forty keys, three of them with a reducer."""
 
     number: int
     subject: str
@@ -92,7 +92,7 @@ def record(ticket: Ticket) -> dict[str, Any]:
 
 
 def ticket_graph(names: Names, rounds: int, *, sync: bool) -> Any:
-    """The nodes in a circle, `rounds` times round: five supersteps each."""
+    """Build the circle of nodes, which runs `rounds` times: five supersteps each."""
 
     def again(ticket: Ticket) -> str:
         return "triage" if ticket["rounds"] < rounds else names.END

@@ -1,10 +1,10 @@
-"""Measures one case on one side, in a process of its own, and prints the figures as one line of JSON.
+"""The worker process: measures one case on one side and prints the figures as one line of JSON.
 
     python worker.py peer chain_10 time
     {"samples": {"time_us": [612.4, 609.8, 620.1]}, "state": "5d0a3c..."}
 
-Run by the Python of the side's own environment. Each figure is per unit of the case, one per repetition;
-`state` is a digest of the final states.
+The Python of the side's environment runs it. Each figure is per unit of the case, one per repetition. `state`
+is a digest of the final states.
 """
 
 import argparse
@@ -25,14 +25,14 @@ Samples = dict[str, list[float]]
 
 MOST_REPETITIONS = 9
 LEAST_SECONDS = 0.02
-"""How long a timed sample takes at least: a run that is shorter is made several times."""
+"""The minimum duration of a timed sample. A shorter run is repeated within the sample."""
 COUNTED_REPETITIONS = 3
 
 
 async def measure_time(rig: Rig, seconds: float) -> Samples:
-    """Repeats samples until `seconds` are spent, on preparing them too; once at least.
+    """Take samples until `seconds` have passed, including their preparation, but at least one.
 
-    The first sample tells how many runs one must hold, and is thrown away where that is several.
+    The first sample decides how many runs a sample has. It is dropped if that is more than one.
     """
     samples: list[float] = []
     runs = 1
@@ -47,7 +47,7 @@ async def measure_time(rig: Rig, seconds: float) -> Samples:
 
 
 async def time_runs(rig: Rig, runs: int) -> float:
-    """Seconds that so many runs take, one after the other, without what prepares them."""
+    """Measure the duration of `runs` runs in a row, in seconds, without their preparation."""
     ready = [await rig.prepare(rig.case.input) for _ in range(runs)]
     start = time.perf_counter()
     results = [await run() for run in ready]
@@ -58,7 +58,7 @@ async def time_runs(rig: Rig, runs: int) -> float:
 
 
 async def measure_calls(rig: Rig) -> Samples:
-    """Counts calls of Python functions in the loop's own thread; what a helper thread does is not seen."""
+    """Count calls of Python functions in the loop's thread. Calls in other threads are not counted."""
     run = await rig.prepare(rig.case.input)
     profile = cProfile.Profile(builtins=False)
     profile.enable()
@@ -70,7 +70,7 @@ async def measure_calls(rig: Rig) -> Samples:
 
 
 async def measure_peak(rig: Rig) -> Samples:
-    """The most memory that a run holds above what there was before it; of the whole run, in KiB."""
+    """Measure the peak memory of a whole run above the memory before it, in KiB."""
     run = await rig.prepare(rig.case.input)
     tracemalloc.start()
     states = await run()
@@ -81,7 +81,7 @@ async def measure_peak(rig: Rig) -> Samples:
 
 
 async def measure_traffic(rig: Rig, traffic: Any, uri: str) -> Samples:
-    """What is sent to Postgres and what Postgres writes to its log."""
+    """Count the traffic to Postgres, and measure what Postgres writes to its log."""
     import psycopg
 
     samples: Samples = {metric: [] for metric in METRICS["traffic"]}

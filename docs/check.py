@@ -1,4 +1,4 @@
-"""Checks the pages that people read: links lead to files and headings that exist, Python blocks compile."""
+"""A check of the docs: links lead to existing files and headings, and Python blocks compile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pages() -> list[Path]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The fragments under which a page's headings can be linked to, as GitHub makes them."""
+    """Return the fragments of a page's headings, as GitHub makes them."""
     headings = HEADING.findall(BLOCK.sub("", page.read_text()))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
