@@ -74,12 +74,13 @@ def show(console: Console, results: Results, cases: list[Case], commit: str, mos
         caption=f"Best process of each side, per unit of the case. ratio = here / {commit}, at most {most:g}."
     )
     table.add_column("case", no_wrap=True)
+    table.add_column("per")
     for heading in (f"{commit} us", "here us", "ratio", f"{commit} calls", "here calls", "ratio"):
         table.add_column(heading, justify="right")
     for case in cases:
         if any(ratio_of(results, case, metric) for metric in COMPARED.values()):
             cells = [cell for metric in COMPARED.values() for cell in cells_of(results, case, metric, most)]
-            table.add_row(case.name, *cells)
+            table.add_row(case.name, case.unit, *cells)
     console.print(table)
     lines = {
         f"[red]failed[/red] {name}: {escape(error)}"
