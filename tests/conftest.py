@@ -1,4 +1,4 @@
-"""What every test may ask for: a database of its own, and what none can escape: the guard of the loop."""
+"""The fixtures of all tests: databases, and the guard that fails a test which blocks an event loop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ hypothesis.settings.load_profile("perdure")  # `--hypothesis-profile sweep` take
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A Postgres server, as a superuser."""
+    """Provide the URL of a Postgres server, as a superuser."""
     with postgres.running_server() as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def migrated_template(postgres_url: str) -> Iterator[str]:
-    """The name of a database in which all migrations have been run and nothing else has happened."""
+    """Provide the name of a database with all migrations and nothing else."""
     with postgres.new_database(postgres_url) as url:
         postgres.migrate(url)
         yield postgres.database_name(url)
@@ -35,14 +35,14 @@ def migrated_template(postgres_url: str) -> Iterator[str]:
 
 @pytest.fixture
 def database_url(postgres_url: str, migrated_template: str) -> Iterator[str]:
-    """A database with our schema, for this test alone."""
+    """Provide a database with our schema, for this test alone."""
     with postgres.new_database(postgres_url, template=migrated_template) as url:
         yield url
 
 
 @pytest.fixture
 def empty_database_url(postgres_url: str) -> Iterator[str]:
-    """A database without our schema, for this test alone."""
+    """Provide a database without our schema, for this test alone."""
     with postgres.new_database(postgres_url) as url:
         yield url
 
@@ -64,7 +64,7 @@ def blockbuster() -> BlockBuster:
 
 @pytest.fixture(autouse=True)
 def loop_guard(blockbuster: BlockBuster) -> Iterator[None]:
-    """Fails a test that blocks an event loop, in whichever thread the loop runs.
+    """Fail a test that blocks an event loop, in any thread.
 
     A module whose tests count calls or measure memory overrides this fixture with one that does nothing.
     """

@@ -20,7 +20,7 @@ STOP_SECONDS = 30
 
 @contextmanager
 def running_server() -> Iterator[str]:
-    """The URL of a server on which databases may be created.
+    """Provide the URL of a server on which databases may be created.
 
     PERDURE_TEST_DATABASE_URL names one; without it, a throwaway one is started.
     """
@@ -33,7 +33,7 @@ def running_server() -> Iterator[str]:
 
 @contextmanager
 def throwaway_server() -> Iterator[str]:
-    """The URL of a new server, which nobody else uses and which is gone afterwards."""
+    """Provide the URL of a new server that only this process uses, and remove it afterwards."""
     command = [sys.executable, "-m", "tests.postgres_server"]
     pipe = subprocess.PIPE
     with subprocess.Popen(
@@ -57,7 +57,7 @@ def throwaway_server() -> Iterator[str]:
 
 @contextmanager
 def new_database(server: str, *, template: str = "template0") -> Iterator[str]:
-    """The URL of a new database, a copy of `template`; it is dropped afterwards, whoever is connected."""
+    """Provide the URL of a new copy of `template`, and drop it afterwards despite open connections."""
     name = f"perdure_test_{token_hex(6)}"
     # FILE_COPY: with fsync off, twice as fast as the default for a template of this size.
     create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy")
@@ -70,7 +70,7 @@ def new_database(server: str, *, template: str = "template0") -> Iterator[str]:
 
 
 def on_database(url: str, name: str) -> str:
-    """The same server, another database."""
+    """Return the URL of another database on this server."""
     parts = urlsplit(url)
     query = f"?{parts.query}" if parts.query else ""
     return f"{parts.scheme}://{parts.netloc}/{name}{query}"

@@ -37,7 +37,7 @@ START_SECONDS = 30
 
 @contextmanager
 def docker_server() -> Iterator[str]:
-    """A server in a container. Raises where there is no engine, or no image."""
+    """Run a server in a container. Raises without an engine or an image."""
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
     from testcontainers.core.docker_client import DockerClient
@@ -71,7 +71,7 @@ def wait_until_it_answers(url: str) -> None:
 
 @contextmanager
 def embedded_server() -> Iterator[str]:
-    """A server from a wheel, listening on a socket in a directory of its own. Runs as root, too."""
+    """Run a server from a wheel on a socket in its own directory. Works as root, too."""
     with TemporaryDirectory(prefix="perdure-") as directory:
         # pgserver keeps its lock where this points, or else in one file of the machine's temporary
         # directory, which then belongs to whoever came first. It is read on import.

@@ -1,4 +1,4 @@
-"""What every cache does, of those in this repository."""
+"""The contract of caches, for every cache in this repository."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shared_database_url(postgres_url: str, migrated_template: str) -> Iterator[s
 
 @pytest.fixture(params=["memory", "postgres"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """None for the cache that needs no database."""
+    """Return the URL of the cache's database, or None for a cache without one."""
     return None if request.param == "memory" else str(request.getfixturevalue("shared_database_url"))
 
 

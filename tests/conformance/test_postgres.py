@@ -14,7 +14,7 @@ from tests import postgres
 
 @pytest.fixture(scope="module")
 def shared_database_url(postgres_url: str, migrated_template: str) -> Iterator[str]:
-    """One database for all: each check uses threads of its own."""
+    """Provide one database for all checks: each check uses its own threads."""
     with postgres.new_database(postgres_url, template=migrated_template) as url:
         yield url
 

@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def loop_guard() -> None:
-    """In place of the guard that fails a test which blocks its loop."""
+    """Replace the guard that fails a test which blocks its loop."""

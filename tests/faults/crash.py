@@ -85,7 +85,7 @@ def _bodies(log: Path) -> Counter[str]:
 
 
 async def stored_bodies(url: str, thread: str) -> set[str]:
-    """The bodies of the second run whose results are in the database, as their writes to `found` tell."""
+    """Return the bodies of the second run whose results are stored, from their writes to `found`."""
     query = """
         SELECT convert_from(payload, 'utf8') AS payload FROM perdure.task_writes
         WHERE thread_id = %s AND channel IN ('found', 'ranked')

@@ -46,7 +46,7 @@ _rows: list[tuple[str, str, str, Crash | None]] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def matrix() -> Iterator[None]:
-    """Prints the matrix when all of it is known; shown with `-s`."""
+    """Print the matrix when it is complete; shown with `-s`."""
     yield
     table = Table(title="kill -9, then recover()")
     for column in ("killed", "durability", "bodies before", "stored", "again", "run"):
@@ -68,7 +68,7 @@ def again_of(result: Crash) -> set[str]:
 
 
 def may_run_again(result: Crash, durability: str) -> set[str]:
-    """What each durability allows to be computed a second time."""
+    """Return the bodies that each durability allows to run a second time."""
     if durability == "exit":
         return set(BODIES)
     if durability == "sync":

@@ -43,7 +43,7 @@ async def saver(database_url: str) -> AsyncIterator[PostgresSaver]:
 
 
 def build(saver: BaseCheckpointSaver, log: Path) -> Pregel:
-    """A node that fails twice, its handler, a sibling, and where the handler goes."""
+    """Build a node that fails twice, its handler, a sibling, and the handler's destination."""
 
     def note(body: str) -> None:
         with log.open("a") as file:  # one line, which must survive this process

@@ -49,7 +49,7 @@ class Log:
 
 
 def build(saver: BaseCheckpointSaver | None, log: Log, *, freeze: bool = False) -> Pregel:
-    """plan, a fan-out of WIDTH beside a slow sibling, a join, and two more supersteps."""
+    """Build a plan, a fan-out of WIDTH beside a slow sibling, a join, and two more supersteps."""
 
     async def plan(state: State) -> dict[str, Any]:
         log.note(state["run"], "plan")
@@ -60,13 +60,13 @@ def build(saver: BaseCheckpointSaver | None, log: Log, *, freeze: bool = False) 
         return [*items, "slow"]
 
     async def work(item: Item) -> dict[str, Any]:
-        """Siblings end one after the other, so that the results of some are sent while others run."""
+        """Finish one sibling after the other, so that some results are sent while others run."""
         log.note(item["run"], f"work-{item['item']}")
         await anyio.sleep(0.02 * item["item"])
         return {"found": [f"{item['run']}:work-{item['item']}"]}
 
     async def slow(state: State) -> dict[str, Any]:
-        """Ends well after its siblings have been stored; frozen, it has all the time of the world."""
+        """Finish long after the siblings are stored. A frozen process has unlimited time."""
         log.note(state["run"], "slow")
         if freeze and state["run"] == 2:
             print("frozen", flush=True)

@@ -63,7 +63,7 @@ def test_numbers_have_no_gaps_and_no_duplicates() -> None:
 
 
 async def test_all_migrations_together_make_the_schema_that_is_described(connection: Connection) -> None:
-    """If this differs on purpose: put what the test shows into schema.txt."""
+    """If the difference is intended, copy the test's output into schema.txt."""
     await migrate(connection)
     rows = await (await connection.execute(DESCRIPTION.encode())).fetchall()
     assert sorted(text for (text,) in rows) == DESCRIBED
@@ -120,7 +120,7 @@ async def test_inside_a_callers_transaction_it_is_part_of_it(empty_database_url:
 
 @asynccontextmanager
 async def reader(owner: Connection, url: str) -> AsyncIterator[tuple[str, Connection]]:
-    """A role without any privilege yet, and a session of it."""
+    """Make a role without privileges, and open a session of it."""
     name = f"reader_{uuid4().hex}"
     await owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'word'".encode())
     parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""What a node can ask its run, from its body, from below it, from a thread of its own."""
+"""Questions of a node to its run: in its body, below it, in a thread of its own."""
 
 from __future__ import annotations
 

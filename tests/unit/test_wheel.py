@@ -1,4 +1,4 @@
-"""What is shipped: three packages, everything in them, importable without the source tree."""
+"""The contents of the wheel: three packages, complete, importable without the source tree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def members(wheel: Path) -> set[str]:
 
 
 def source_files(suffix: str) -> set[str]:
-    """Files of the source tree, as the wheel names them."""
+    """List the files of the source tree under their names in the wheel."""
     return {
         f"{name}/{path.relative_to(folder).as_posix()}"
         for name, folder in PACKAGES.items()

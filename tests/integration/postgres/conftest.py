@@ -35,7 +35,7 @@ async def server(database_url: str) -> AsyncIterator[Server]:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Every statement that savers send from now on."""
+    """Record every statement that savers send from now on."""
     sent: list[bytes] = []
     fetch = Session.fetch
 

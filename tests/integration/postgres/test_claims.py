@@ -352,7 +352,7 @@ async def test_of_claims_that_arrive_together_each_has_its_own_answer(
 async def test_claims_cancelled_among_others_leave_no_thread_held(
     saver: PostgresSaver, server: Server
 ) -> None:
-    """By scopes, from which what was sent is shielded, and as Task.cancel does it."""
+    """Cancel by scopes, from which sent statements are shielded, and by Task.cancel."""
     for turns in range(1, 25):
         asked = [request(new_thread()) for _ in range(12)]
         scopes = [anyio.CancelScope() for _ in asked]

@@ -54,7 +54,7 @@ def commit(
     end: RunEnd | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> Commit:
-    """A superstep: a checkpoint, one changed channel, and pending writes."""
+    """Make the commit of a superstep: a checkpoint, one changed channel, and pending writes."""
     checkpoint_id = IDS.next()
     version = make_version(step, checkpoint_id)
     row = CheckpointRow(
@@ -119,14 +119,14 @@ class Server:
         return len(rows)
 
     async def until(self, query: str, value: Any) -> None:
-        """Until the query answers with this value: what other sessions do is told to nobody."""
+        """Poll until the query returns this value: other sessions do not notify."""
         with anyio.fail_after(10):
             while await self.value(query) != value:  # noqa: ASYNC110  # there is no event to wait for
                 await anyio.sleep(0.01)
 
 
 async def until_waiting(server: Server, sessions: int = 1) -> None:
-    """Until so many sessions of this database wait for a lock."""
+    """Wait until this many sessions of the database wait for a lock."""
     await server.until(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND wait_event_type = 'Lock'",

@@ -149,7 +149,7 @@ def test_a_stream_whose_node_ends_the_program_does_not_end_the_loop(error: BaseE
 
 
 def interrupts(cleaned: threading.Event) -> Any:
-    """A node that interrupts the main thread, as Ctrl-C does, and takes its time to clean up."""
+    """Interrupt the main thread, as Ctrl-C does, and take a while to clean up."""
 
     async def node(state: Log) -> None:
         try:

@@ -46,7 +46,7 @@ class Held:
 
 
 def called(call: Callable[[Any], Any], argument: Any = None) -> asyncio.Task[Any]:
-    """As a node is: in a context of its own."""
+    """Call a function as a node is called: in its own context."""
     return asyncio.create_task(in_thread(call, argument))
 
 

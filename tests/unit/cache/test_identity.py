@@ -1,4 +1,4 @@
-"""What tells one piece of code from another."""
+"""The digest of code: equal for equal code, different for different code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_private(value: Any) -> bool:
 
 
 def compiled(source: str, name: str = "node", module: str = "somewhere", line: int = 1) -> FunctionType:
-    """The function that a module with this source has."""
+    """Return the function of a module with this source."""
     there: dict[str, Any] = {"__name__": module}
     exec(compile("\n" * (line - 1) + source, f"{module}.py", "exec"), there)
     found = there[name]

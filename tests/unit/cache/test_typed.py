@@ -66,7 +66,7 @@ def test_two_values_share_their_bytes_only_if_they_are_exactly_equal(left: Any, 
 
 
 def _other_type(value: Any) -> Any:
-    """An almost equal value: with one part of another type, if there is one to change."""
+    """Return an almost equal value: one part has another type, if there is one to change."""
     match value:
         case bool():
             return int(value)

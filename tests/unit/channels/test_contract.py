@@ -1,4 +1,4 @@
-"""What BaseChannel promises, held against every channel."""
+"""The contract of BaseChannel, for every channel class."""
 
 import json
 import operator
@@ -81,7 +81,7 @@ every_kind_that_starts_empty = pytest.mark.parametrize("kind", STARTS_EMPTY, ids
 
 
 def seen(channel: BaseChannel[Any, Any]) -> str:
-    """All that can be observed of a channel, as text, so that no later change can reach it."""
+    """Return everything observable of a channel as text, which later changes cannot reach."""
     value = channel.get() if channel.is_available() else "nothing"
     return repr((channel.key, channel.is_available(), value, channel.checkpoint()))
 

@@ -69,7 +69,7 @@ changes = st.one_of(
 
 
 def change(chain: Chain, what: str, argument: Any, number: int) -> None:
-    """What reducers, overwrites and nodes do to a list from one version to the next."""
+    """Change a list as reducers, overwrites and nodes do from one version to the next."""
     if what == "append":
         chain.value = [*chain.value, *argument]
     elif what == "replace":

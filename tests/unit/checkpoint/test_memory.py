@@ -1,4 +1,4 @@
-"""What the in-process saver owes beyond the conformance kit: time, copies, refusals, several loops."""
+"""The in-process saver beyond the conformance kit: time, copies, refusals, several loops."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_a_successor_gets_a_whole_lease(saver: InMemorySaver, clock: FakeC
 
 
 async def test_renewing_one_claim_does_not_renew_another(saver: InMemorySaver, clock: FakeClock) -> None:
-    """A run that was abandoned in this process is found although others here go on."""
+    """An abandoned run of this process is found although other runs continue."""
     await saver.aclaim(request("abandoned", "a"))
     other = await saver.aclaim(request("other", "b"))
     clock.advance(20)

@@ -55,7 +55,7 @@ def row(checkpoint_id: str = "c2", **versions: str) -> CheckpointRow:
 
 
 def shelved(*blobs: BlobRow) -> dict[str, dict[str, BlobRow]]:
-    """By channel and version."""
+    """Return the shelf's values by channel and version."""
     by_channel: dict[str, dict[str, BlobRow]] = {}
     for blob in blobs:
         by_channel.setdefault(blob.channel, {})[blob.version] = blob

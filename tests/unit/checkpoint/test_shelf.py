@@ -1,4 +1,4 @@
-"""What is taken from a shelf is gone, and what is still referred to is not."""
+"""The shelf: values that were taken are gone, values that are still referred to are not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def blob(channel: str, version: str) -> BlobRow:
 
 
 def places(shelf: Shelf) -> list[str]:
-    """The values on it, as channel and version."""
+    """Return the channels and versions on the shelf."""
     return sorted(f"{channel} {version}" for channel, rows in shelf.blobs.items() for version in rows)
 
 
@@ -29,7 +29,7 @@ def write(checkpoint_id: str, idx: int = 0, payload: bytes = b"1") -> WriteRow:
 
 
 def history() -> Shelf:
-    """c1 {a 1, b 1} <- c2 {a 2, b 1} <- c3 {a 2, b 3}, a write on each."""
+    """Make c1 {a 1, b 1} <- c2 {a 2, b 1} <- c3 {a 2, b 3}, with a write on each."""
     shelf = Shelf()
     shelf.add_checkpoint(stored("c1", None, "first", a="1", b="1"))
     shelf.add_checkpoint(stored("c2", "c1", "second", a="2", b="1"))

@@ -45,7 +45,7 @@ def returns(update: Any) -> Action:
 
 
 def graph(*updates: Any, schema: Any = State, seen: list[Any] | None = None, **more: Any) -> Pregel:
-    """Nodes that return `updates`, one after the other, and then one that notes what it is given."""
+    """Build nodes that return `updates` in turn, and a last one that records its input."""
     builder = StateGraph(schema, **more)
 
     async def look(state: Any) -> None:

@@ -1,4 +1,4 @@
-"""What can be a node, and what it is named."""
+"""The kinds of actions, and the names of their nodes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Words = Annotated[list[str], operator.add]
 
 
 def words(*results: Any, schema: Any = Words) -> Pregel:
-    """Nodes one after the other that return `results`."""
+    """Build nodes that return `results` in turn."""
     builder = StateGraph(schema)
     names = [f"n{number}" for number in range(len(results))]
     for before, name, result in zip((START, *names), names, results, strict=False):

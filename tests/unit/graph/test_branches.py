@@ -1,4 +1,4 @@
-"""What can be a path, and what its annotations declare."""
+"""The kinds of paths, and the destinations that their annotations declare."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_an_annotated_list_says_that_several_are_chosen(returned: Any, several: 
 
 
 async def seen_by(path_schema: Any, **more: Any) -> Any:
-    """What a path annotated so is given."""
+    """Return the input of a path with this annotation."""
     seen: list[Any] = []
 
     def path(state: Any) -> str:

@@ -1,4 +1,4 @@
-"""What compile() is told about a graph, and refuses. What describing refuses: see test_state."""
+"""The refusals of compile(). For those of describing a graph see test_state."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.unit.graph.drawing.programs import only_program, without_programs
 
 
 def nested(depth: int) -> CompiledStateGraph:
-    """A graph in a graph in a graph."""
+    """Build a graph in a graph in a graph."""
     graph = compiled("ab", [(START, "a"), ("a", "b")])
     for _ in range(depth):
         graph = compiled("p", [(START, "p"), ("p", "c")], subgraphs={"c": graph})

@@ -1,4 +1,4 @@
-"""Which parameters are given by name: told by name, kind and annotation, however that is spelt."""
+"""Parameters are injected by name, kind and annotation, in every spelling."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def config_9(state: Any, config: Config) -> None: ...
 
 
 def evaluated(name: str, annotation: Any) -> Callable[..., Any]:
-    """A function whose annotation is an object, as without `from __future__ import annotations`."""
+    """Return a function whose annotation is an object, as without `from __future__ import annotations`."""
     actions: dict[str, Any] = {"config": lambda state, config: None, "writer": lambda state, writer: None}
     action: Callable[..., Any] = actions[name]
     action.__annotations__ = {name: annotation}

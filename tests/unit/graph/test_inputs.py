@@ -1,4 +1,4 @@
-"""What a graph over pydantic models is invoked with: validated as a whole, before anything is stored."""
+"""The input of a graph over pydantic models is validated as a whole, before anything is stored."""
 
 from __future__ import annotations
 

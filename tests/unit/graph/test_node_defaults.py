@@ -1,4 +1,4 @@
-"""What add_node and its like are told: each parameter arrives, and what cannot be meant is refused."""
+"""The parameters of add_node and set_node_defaults take effect, and meaningless values are refused."""
 
 from __future__ import annotations
 

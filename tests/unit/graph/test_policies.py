@@ -1,4 +1,4 @@
-"""What is asked of how nodes run: checked when it is said, put together when the graph is compiled."""
+"""Policies of nodes are checked when they are given, and combined at compile()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes of each kind of schema are given, and what comes of the objects that they return."""
+"""The input of nodes for each kind of schema, and the objects that they return."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Data:
 def seeing(
     schema: Any, *, name: str = "LangGraph", returned: Any = None, **more: Any
 ) -> tuple[Pregel, list[Any]]:
-    """A graph whose node returns `returned`, and then one that notes what it is given."""
+    """Build a node that returns `returned`, and one that records its input."""
     seen: list[Any] = []
     builder = StateGraph(schema, **more).add_node("a", returns(returned)).add_edge(START, "a")
     builder.add_node("b", seen.append).add_edge("a", "b")

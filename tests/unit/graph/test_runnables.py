@@ -1,4 +1,4 @@
-"""What can be a node beside a function: objects of other packages, dicts of actions, compiled graphs."""
+"""Actions other than functions: runnables of other packages, dicts of actions, compiled graphs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Sync:
 
 
 def only(action: Any, state: Any = Log) -> Pregel:
-    """A graph of one node."""
+    """Build a graph of one node."""
     return StateGraph(state).add_node("a", action).add_edge(START, "a").compile()
 
 

@@ -1,4 +1,4 @@
-"""What compile() warns of, and what it does not."""
+"""The warnings of compile(), and the structures that cause none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class State(TypedDict, total=False):
 
 
 def graph(*edges: tuple[Any, str], deferred: Iterable[str] = (), also: Iterable[str] = ()) -> StateGraph:
-    """A graph of these edges; its nodes are those that the edges name."""
+    """Build a graph from edges; its nodes are those that the edges name."""
     builder = StateGraph(State)
     named = [name for start, end in edges for name in (*([start] if isinstance(start, str) else start), end)]
     for name in dict.fromkeys([*named, *also]):
@@ -340,7 +340,7 @@ async def test_without_choices_and_loops_a_graph_is_warned_of_if_and_only_if_a_n
 
 @pytest.fixture
 def loop_guard() -> None:
-    """The guard would be counted."""
+    """Replace the guard of the loop, whose calls would be counted."""
 
 
 def calls(builder: StateGraph) -> int:
@@ -355,7 +355,7 @@ def chained(length: int) -> StateGraph:
 
 
 def knotted(length: int) -> StateGraph:
-    """Diamonds one after the other, a join in each."""
+    """Build diamonds one after the other, with a join in each."""
     edges: list[tuple[Any, str]] = [(START, "n0")]
     for i in range(length):
         edges += [(f"n{i}", f"l{i}"), (f"n{i}", f"r{i}"), ([f"l{i}", f"r{i}"], f"n{i + 1}")]
@@ -363,7 +363,7 @@ def knotted(length: int) -> StateGraph:
 
 
 def alternatives(width: int) -> StateGraph:
-    """A router to many nodes, which all lead to one, and a chain after it."""
+    """Build a path to many nodes, which all lead to one, and a chain after it."""
     names = [f"w{i:04}" for i in range(width)]
     builder = graph(
         (START, "s"), *((name, "n0") for name in names), *((f"n{i}", f"n{i + 1}") for i in range(width))

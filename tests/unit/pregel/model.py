@@ -20,7 +20,7 @@ class Body(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a body wrote, and where it leads."""
+    """The writes and destinations of a body."""
 
     number: int
     update: Mapping[str, Any]
@@ -56,7 +56,7 @@ def complete(shape: Shape, point: Point, *, passed: bool = False) -> list[Join]:
 
 
 def due(shape: Shape, point: Point) -> list[Body]:
-    """What runs next, in the order in which writes merge."""
+    """Return the bodies that run next, in merge order."""
     triggers = {number: [f"branch:to:{name_of(number)}"] for number in point.raised}
     if point.given is not None:
         triggers[ENTRY] = ["__start__"]
@@ -73,7 +73,7 @@ def due(shape: Shape, point: Point) -> list[Body]:
 
 
 def outcome(shape: Shape, point: Point, body: Body) -> Outcome:
-    """What comes of a body that runs at this point."""
+    """Return the outcome of a body that runs at this point."""
     number, depth, log = body.number, body.depth, len(point.keys["log"])
     if number == ENTRY:
         return Outcome(ENTRY, point.given or {}, shape.entries, ())
@@ -145,6 +145,6 @@ def trail(shape: Shape, point: Point, finished: Mapping[str, Outcome], ids: Iter
 
 
 def run_model(shape: Shape) -> tuple[dict[str, Any], list[list[Body]]]:
-    """What a first run ends with, and the bodies of each superstep."""
+    """Return the final state of a first run, and the bodies of each superstep."""
     points = trail(shape, started(shape, Point(), {}, ""), {}, map(str, count()))
     return dict(points[-1].keys), [due(shape, point) for point in points[1:-1]]

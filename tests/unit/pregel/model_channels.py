@@ -47,7 +47,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 def result_of(node: int, given: Any) -> int | None:
-    """What a node makes of what it is given: now and then nothing, so that many programs end."""
+    """Compute a node's result from its input; now and then nothing, so that many programs end."""
     values = given.values() if isinstance(given, dict) else [given]
     total = node + sum(sum(value) if isinstance(value, list) else value for value in values)
     return None if total % 3 == 0 else total % 10

@@ -66,7 +66,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 
 def packets(shape: Shape, number: int, fuelled: bool, depth: int | None) -> list[Packet]:
-    """What a node sends, from the state or from a packet."""
+    """Return the Sends of a node, from the state or from a packet."""
     if depth is None:
         depth = 1 if fuelled else -1
     return [(target, depth - 1) for target in shape.sends[number]] if depth >= 0 else []
@@ -77,7 +77,7 @@ def entry(number: int, log: int, depth: int | None) -> str:
 
 
 def update_of(number: int, own: str, depth: int | None) -> dict[str, Any]:
-    """What a node writes: to keys of many kinds, so that the order of writes can be seen."""
+    """Return a node's update: keys of many kinds, so that the order of writes shows."""
     facts = {"latest": own, f"of {number % 3}": own}
     update = {"log": [own], "total": 1, "facts": facts, "news": own, "heard": own}
     return {**update, "last": own} if number == 0 and depth is None else update

@@ -1,4 +1,4 @@
-"""What a run that was killed leaves behind, and how it is continued: by `recover`, or by no input."""
+"""The traces of a killed run, and its continuation by `recover` or by no input."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ async def test_a_continued_run_is_called_as_it_was(way: str) -> None:
 
 @HOW
 async def test_an_orphan_whose_state_no_node_can_be_given_ends_as_it_would_have(goes_on: GoesOn) -> None:
-    """What a schema says of the state is the run's own error; who continues it gives the thread back."""
+    """A schema's refusal of the state is the run's own error. Its continuation frees the thread."""
 
     class Checked(BaseModel):
         x: int = 0

@@ -1,4 +1,4 @@
-"""What a compiled graph is run with: what the call says, what it is bound to, what surrounds it."""
+"""The config of a run: of the call, of the bound graph, of the surrounding run."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ MODES: list[Durability] = ["sync", "async", "exit"]
 
 
 class Asked(NamedTuple):
-    """What a run is asked for, and at which checkpoint: an input, a command, or nothing: to go on."""
+    """The request for a run: an input, a command or nothing (to continue), and its checkpoint."""
 
     given: dict[str, Any] | None = None
     told: Outcome | None = None
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What happens to a run.
+    """The fate of a run.
 
     Attributes:
         fails: which of its bodies fails.
@@ -199,7 +199,7 @@ class ThreadMachine(RuleBasedStateMachine):
         return ids
 
     def opened(self, asked: Asked, ids: IdSource) -> tuple[Point, dict[str, Outcome]]:
-        """Where a run begins, and which of its bodies have finished before."""
+        """Return the point where a run begins, and its bodies that have finished before."""
         shape, at = self.shape, asked.at or self.head()
         point = self.points.get(at, Point())
         if asked.given is not None:

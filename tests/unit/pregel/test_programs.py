@@ -74,7 +74,7 @@ def _node(program: Program, number: int, began: Callable[[int], None]) -> NodeBu
 
 
 def ended(program: Program, start: int) -> tuple[dict[str, Any], list[int]]:
-    """What the model says of a program that ends; others are not looked at."""
+    """Return the model's result for a program that ends; others are skipped."""
     model = Model(program)
     try:
         ran = model.run(start, LIMIT)

@@ -24,7 +24,7 @@ WIDTHS = pytest.mark.parametrize("width", [None, 1], ids=["wide", "one at a time
 
 
 async def undisturbed(durability: Durability, options: Mapping[str, Any], given: Any) -> tuple[Any, int]:
-    """How the run ends if nobody kills it, and how many commits it takes."""
+    """Return the final state of a run that nobody kills, and its number of commits."""
     world = World()
     graph = everything(world)
     result = await graph.ainvoke(given, {**world.config, **options}, durability=durability)
@@ -186,7 +186,7 @@ async def test_a_run_that_stops_on_purpose_stops_where_it_would_whenever_it_is_k
     goes_on: GoesOn, durability: Durability, stops: dict[str, Any]
 ) -> None:
     async def stretches(world: World, nth: int | None) -> list[Any]:
-        """What each call returned until nothing is left to do, one of which is killed at a commit."""
+        """Return the results of all calls until nothing is left to do; one call is killed at a commit."""
         outputs: list[Any] = []
         graph = everything(world)
         left: tuple[str, ...] = ("plan",)

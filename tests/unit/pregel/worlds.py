@@ -221,7 +221,7 @@ def leaving(world: World) -> Pregel:
 
 
 def assert_told(seen: StateSnapshot, world: World) -> None:
-    """What was left to do is what was done, where the run had stored anything."""
+    """Assert that the tasks left to do were done, where the run had stored anything."""
     if seen.config["configurable"].get("checkpoint_id") in world.began:
         bodies = world.began[seen.config["configurable"]["checkpoint_id"]]
         without_body = {"nested", "leaves"}

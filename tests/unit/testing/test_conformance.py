@@ -104,7 +104,7 @@ async def forgetful() -> AsyncIterator[Subject]:
 
 
 def test_every_check_of_the_known_suite_is_there() -> None:
-    """At least as many as it has, by capability (BEHAVIOUR 12.6), and the two groups that are ours."""
+    """Require as many checks as the known suite has, by capability, and our two groups."""
     known = {
         "put": 17,
         "put_writes": 10,

@@ -1,4 +1,4 @@
-"""What cannot come back equal and of the same type is refused when written, saying where, what and why."""
+"""Values that would not come back equal and of the same type are refused, naming place, value and reason."""
 
 from __future__ import annotations
 

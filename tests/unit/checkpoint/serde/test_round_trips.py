@@ -1,4 +1,4 @@
-"""What is stored comes back equal and of the same type, down to the sign of zero."""
+"""Stored values come back equal and of the same type, down to the sign of zero."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class State(TypedDict):
 
 
 async def work(state: State) -> None:
-    """A node that changes nothing."""
+    """Change nothing."""
 
 
 def builder(
@@ -35,7 +35,7 @@ def builder(
     subgraphs: Mapping[str, Any] | None = None,
     **schemas: Any,
 ) -> StateGraph:
-    """A graph of nodes that do nothing; branches are pairs of a source and a map, or None."""
+    """Build nodes that do nothing; branches are pairs of a source and a map, or None."""
     graph = StateGraph(State, **schemas)
     for name in nodes:
         graph.add_node(name, work)
@@ -65,12 +65,12 @@ def describe(graph: StateGraph, name: str, **changes: Any) -> None:
 
 
 def drawing(nodes: Sequence[str], edges: Sequence[Edge] = ()) -> Graph:
-    """A drawing of nodes by their ids."""
+    """Make a drawing of nodes by their ids."""
     return Graph({name: Node(name, name.rpartition(":")[2], work) for name in nodes}, list(edges))
 
 
 class Read(NamedTuple):
-    """What a Mermaid text says: labels by id, and edges by ids, with their labels."""
+    """The content of a Mermaid text: labels by id, and edges by ids, with their labels."""
 
     labels: dict[str, str]
     edges: Counter[Edge]
@@ -114,7 +114,7 @@ def read(text: str) -> Read:
 
 
 def plain(label: str | None) -> str | None:
-    """A label as it is shown."""
+    """Return a label as it is shown."""
     if label is None:
         return None
     text = re.sub(r"</?p>|<hr/>.*", "", label).replace("<br/>", " ")

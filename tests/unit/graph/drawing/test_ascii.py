@@ -14,7 +14,7 @@ from tests.unit.graph.drawing.graphs import compiled, drawing
 
 
 def drawn(text: str) -> str:
-    """The drawing that a test shows, without what indents it."""
+    """Return the drawing in a test without its indentation."""
     return dedent(text).strip("\n")
 
 

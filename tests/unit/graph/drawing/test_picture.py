@@ -16,7 +16,7 @@ SAYS = "sys.stdout.buffer.write(b'\\x89PNG\\r\\n\\x1a\\n%s')"
 
 
 def size(data: bytes) -> tuple[int, int]:
-    """The width and the height of a picture, in pixels."""
+    """Return the width and height of a picture, in pixels."""
     assert data.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", data[16:24])
     return width, height

@@ -164,7 +164,7 @@ def test_a_pause_at_all_nodes_is_a_pause_at_each_but_not_at_the_ends() -> None:
 
 
 def with_handler(graph: CompiledStateGraph, node: str, handler: str) -> CompiledStateGraph:
-    """The graph with a hidden node that is run in another's place when that one has failed."""
+    """Add a hidden error handler to a graph."""
     spec = NodeSpec(
         name=handler, action=work, calling=Calling.COROUTINE, triggers=(), metadata={"hidden": True}
     )
@@ -230,7 +230,7 @@ def descriptions(draw: st.DrawFn) -> StateGraph:
 
 
 def expected_edges(graph: StateGraph) -> set[Edge]:
-    """What a drawing of a description has to show."""
+    """Return the edges that a drawing of a description must show."""
     flow = {Edge(start, end) for start, end in graph.edges}
     flow |= {Edge(start, end) for starts, end in graph.waiting_edges for start in starts}
     for source, branches in graph.branches.items():

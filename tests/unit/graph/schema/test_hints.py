@@ -1,4 +1,4 @@
-"""What annotations declare, in every spelling; what they do not declare is not made up."""
+"""Annotations declare channels in every spelling, and nothing is invented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state's declaration says about its channels."""
+"""The channels that a state's schema declares."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class MoreSpellings(TypedDict, total=False):
 
 
 class Model(BaseModel):
-    """The same spellings in pydantic, which takes annotations apart itself."""
+    """Equal spellings in pydantic, which parses annotations itself."""
 
     annotated: Annotated[list[int], operator.add]
     optional: Annotated[list[int], operator.add] | None

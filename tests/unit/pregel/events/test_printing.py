@@ -1,4 +1,4 @@
-"""What debug tells of a run, and the changes in place that it finds."""
+"""The output of debug, and the changes in place that it finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader is told, when, and how a run ends whose reader leaves."""
+"""The events that a reader receives, their moments, and the end of a run whose reader leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stored when, in how many commits, and what a slow or broken saver does to a run."""
+"""The commits of a run, their moments, and the effects of a slow or broken saver."""
 
 from __future__ import annotations
 

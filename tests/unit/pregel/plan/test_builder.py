@@ -32,7 +32,7 @@ def graph_of(**nodes: NodeBuilder) -> Pregel:
 
 
 class Doubles:
-    """What can be called in every way."""
+    """An object that can be called in every way."""
 
     async def ainvoke(self, given: int) -> int:
         return 2 * given

@@ -1,4 +1,4 @@
-"""What is asked of how nodes run: checked when it is said, whoever is told."""
+"""Policies of nodes are checked when they are given, in every place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which errors are worth another attempt, and how long it waits."""
+"""Errors that are worth another attempt, and the delay before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts as an object that is run, and how."""
+"""Objects that count as runnables, and their invocation."""
 
 from __future__ import annotations
 

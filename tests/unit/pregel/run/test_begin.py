@@ -1,4 +1,4 @@
-"""What a run is begun on: an input, a thread, a claim; or a node of another run, whose child it is."""
+"""The start of a run: its input, thread and claim, or the node of another run whose child it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where runs stop on purpose, and how they go on."""
+"""Breakpoints stop runs, and stopped runs continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs begin: on nothing, on a stored thread, below its head."""
+"""Runs begin on nothing, on a stored thread, and below its head."""
 
 from __future__ import annotations
 

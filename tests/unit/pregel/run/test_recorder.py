@@ -1,4 +1,4 @@
-"""What is stored of a state is what the run returned, whoever keeps or changes its lists."""
+"""The stored state equals the returned state, whoever keeps or changes its lists."""
 
 from __future__ import annotations
 

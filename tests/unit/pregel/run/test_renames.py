@@ -416,7 +416,7 @@ async def test_a_state_key_that_a_waiting_node_needs_and_the_thread_lacks_is_nam
 
 
 def called_otherwise(builder: StateGraph) -> StateGraph:
-    """The same graph, all of whose nodes have other names; they sort as the old ones did."""
+    """Build the graph with other names for all nodes; they sort as the old ones did."""
 
     def new(name: str) -> str:
         return name if name == START else f"new-{name}"

@@ -1,4 +1,4 @@
-"""What counts as a failure, and how several are told."""
+"""The outcomes that count as failures, and the report of several."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def _raises(error: BaseException) -> None:
 
 
 async def _all_fail(errors: dict[str, BaseException], max_concurrency: int | None = None) -> BaseException:
-    """What a run raises whose nodes all fail before any of them can be stopped."""
+    """Return the error of a run whose nodes all fail before any of them can be stopped."""
     barrier = asyncio.Barrier(len(errors))
 
     def node(error: BaseException) -> Action:

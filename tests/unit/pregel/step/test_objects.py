@@ -1,4 +1,4 @@
-"""What an object of an annotated class says that it holds."""
+"""The keys that an object of an annotated class holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tasks run, in which order, under which ids: a function of the state."""
+"""The tasks of a superstep, their order and their ids are a function of the state."""
 
 from __future__ import annotations
 

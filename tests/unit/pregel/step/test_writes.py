@@ -1,4 +1,4 @@
-"""What a node's return value writes, and where it goes."""
+"""The writes and destinations in a node's return value."""
 
 from __future__ import annotations
 

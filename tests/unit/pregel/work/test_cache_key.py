@@ -1,4 +1,4 @@
-"""Which results may be taken for which: the same graph, node, code and input, and nothing less."""
+"""The cache key: results are shared by equal graph, node, code and input, and nothing less."""
 
 from __future__ import annotations
 

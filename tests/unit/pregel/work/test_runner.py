@@ -149,7 +149,7 @@ async def test_a_node_may_use_timeouts_of_its_own() -> None:
 
 
 class Counter:
-    """How many bodies run now, and how many did at most."""
+    """A counter of bodies that run at once, and of their maximum."""
 
     def __init__(self) -> None:
         self.now = self.most = self.all = 0

@@ -65,7 +65,7 @@ class Timed:
         await settle()
 
     def left(self) -> set[asyncio.Task[Any]]:
-        """What runs beside what ran before."""
+        """Return the tasks that run beside those that ran before."""
         return asyncio.all_tasks() - self.tasks
 
 
@@ -165,7 +165,7 @@ def after_each_event(
 
 
 async def _stretched(sign: Callable[[Log], Awaitable[None]], policy: TimeoutPolicy) -> bool:
-    """Whether a node that shows that sign after 6 s may go on for 6 s more."""
+    """Return True if a node that shows this sign after 6 s may continue for 6 s more."""
     events = [anyio.Event(), anyio.Event()]
     timed = Timed(chain(["a"], {"a": after_each_event(sign, events)}), policy)
     run = await timed.start()
