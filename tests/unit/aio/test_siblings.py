@@ -516,18 +516,41 @@ async def test_a_scope_may_be_cancelled_in_any_turn_of_the_loop_around_the_end(t
     assert task.cancelling() == 0
 
 
-async def test_a_caller_cancelled_before_it_waits_cancels_each_body_once() -> None:
-    patients = [Patient(), Patient()]
+@pytest.mark.parametrize("turn", range(8))
+async def test_of_a_cancellation_and_one_around_the_end_the_first_is_returned(turn: int) -> None:
+    patient, outcomes = Patient(), list[Any]()
+    patient.may_end.clear()
+
+    async def calling() -> None:
+        outcomes.append(await Siblings().run([patient], None))
+
+    task = asyncio.create_task(calling())
+    await patient.began.wait()
+    task.cancel("first")
+    await turns()
+    patient.may_end.set()
+    await turns(2 * STEPS + turn)
+    task.cancel("second")
+    await task
+
+    assert outcomes[0].args == ("first",)
+    assert_cancelled_once([patient])
+
+
+async def test_a_caller_cancelled_before_it_waits_lets_nothing_begin() -> None:
+    patients, outcomes = [Patient(), Patient()], list[Any]()
 
     async def calling() -> None:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        await raising(Siblings(), patients)
+        outcomes.append(await Siblings().run(patients, None))
 
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.create_task(calling())
-    assert_cancelled_once(patients)
+    await asyncio.create_task(calling())
+    await turns()
+
+    assert isinstance(outcomes[0], asyncio.CancelledError)
+    assert not any(patient.began.is_set() for patient in patients)
 
 
 async def test_in_a_scope_that_is_cancelled_already_nothing_hangs() -> None:
@@ -650,7 +673,8 @@ async def test_an_error_in_the_iterator_is_raised_before_anything_begins() -> No
     assert not body.began.is_set()
 
 
-async def test_a_body_that_raises_cancelled_error_has_simply_ended() -> None:
+@pytest.mark.parametrize("limit", [None, 1, 2])
+async def test_a_body_that_raises_cancelled_error_has_simply_ended(limit: int | None) -> None:
     steps = list[str]()
 
     async def gives_up() -> None:
@@ -660,8 +684,27 @@ async def test_a_body_that_raises_cancelled_error_has_simply_ended() -> None:
         await turns(5)
         steps.append("end")
 
-    assert await Siblings().run([gives_up, goes_on], None) is None
-    assert steps == ["end"]
+    assert await Siblings().run([gives_up, goes_on, gives_up, goes_on], limit) is None
+    assert steps == ["end", "end"]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_an_error_in_what_follows_is_raised_as_itself(limit: int) -> None:
+    patient = Patient()
+
+    async def ends() -> None:
+        if limit > 1:
+            await patient.began.wait()
+
+    def bodies() -> Any:
+        yield ends
+        if limit > 1:
+            yield patient
+        raise BoomError
+
+    with pytest.raises(BoomError):
+        await Siblings().run(bodies(), limit)
+    assert_cancelled_once([patient] if limit > 1 else [])
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
