@@ -25,7 +25,6 @@ from perdure.pregel.step.outcome import (
     Stopped,
     Waiting,
     still_to_run,
-    writes_in,
 )
 from perdure.pregel.step.task import Task
 
@@ -87,7 +86,7 @@ class Printer:
 
     def _changes(self) -> dict[_Change, list[Task]]:
         """Return what was changed in place and not returned, and the tasks that had it."""
-        written = [value for outcome in self._ended for _, value in writes_in(outcome)]
+        written = [value for outcome in self._ended for _, value in outcome.writes]
         returned = {id(part.value) for part in _inside(written)}
         changes: dict[_Change, list[Task]] = {}
         for task, given in self._given:

@@ -10,16 +10,14 @@ from perdure.pregel.step.outcome import Left, Ran, raised_by
 from perdure.pregel.work.handoff import joined_departures
 
 
-def ending_of(ran: Ran) -> BaseException | None:
-    """Return what a run ends with whose tasks ran so; None if their superstep can be applied.
+def ending_of(ran: Ran) -> BaseException:
+    """Return what a run ends with whose tasks did not all finish.
 
     That is what cut them short; else the first error; else the commands of all tasks that left.
     """
     if ran.cut_short is not None:
         return ran.cut_short
     bad = [(outcome, error) for outcome in ran.outcomes if (error := raised_by(outcome)) is not None]
-    if not bad:
-        return None
     left = [outcome for outcome, _ in bad if isinstance(outcome, Left)]
     if len(left) == len(bad):
         return joined_departures(left)

@@ -130,9 +130,8 @@ class Loop:
             await self._cache.keep(ran.outcomes)
         if self._printer is not None:
             self._print(ran.outcomes)
-        ending = ending_of(ran)
-        if ending is not None:
-            raise ending
+        if not ran.finished:
+            raise ending_of(ran)
 
     def _spend(self) -> None:
         if self._budget == 0:

@@ -204,16 +204,15 @@ class _Thread:
         """Write an input, and prepare what it starts."""
         written = Finished(input_task(self._superstep()), writes, len(writes))
         checkpoint_id = self._run.ids.next()
-        self._position = self._position._replace(checkpoint_id=checkpoint_id)
         stored = self._recorder is not None
         applied: Applied = apply(self._state, [*dropped, written], checkpoint_id, stored=stored)
-        await self._record("input", applied.changed)
+        await self._record(checkpoint_id, "input", applied.changed)
         self._tell_state(applied.changed)
         tasks = prepare(self._run.plan, self._state, applied.updated, self._superstep())
         return Opened(self._state, self._recorder, self._position, tasks)
 
-    async def _record(self, source: str, changed: set[str]) -> None:
-        self._position = Position(self._position.checkpoint_id, source, self._position.step + 1)
+    async def _record(self, checkpoint_id: str, source: str, changed: set[str]) -> None:
+        self._position = Position(checkpoint_id, source, self._position.step + 1)
         if self._recorder is not None:
             fact = SuperstepApplied(self._position, (), changed, self._state, self._run.output, False)
             await self._recorder.superstep_applied(fact, rides=True)
@@ -234,7 +233,7 @@ class _Thread:
     async def fork(self, commands: Iterable[Writes]) -> None:
         """Go on from a checkpoint of the run's own, which holds what commands wrote to the old one."""
         self._position = self._position._replace(checkpoint_id=self._run.ids.next())
-        await self._record("fork", self.merge_commands(commands))
+        await self._record(self._position.checkpoint_id, "fork", self.merge_commands(commands))
 
     def keep_command(self, command: Command, kept: Mapping[str, Writes]) -> None:
         """Keep a command and merge what it writes, unless this run has done so before it was killed."""

@@ -26,7 +26,6 @@ from perdure.pregel.step.outcome import (
     Outcome,
     Stopped,
     Waiting,
-    writes_in,
 )
 from perdure.pregel.step.state import ThreadState
 from perdure.pregel.step.task import Position, Superstep, Task, Writes
@@ -259,7 +258,7 @@ class Recorder:
 
     def _note_carried(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
-            for key, carried in carried_by(writes_in(outcome), self._plan.appended).items():
+            for key, carried in carried_by(outcome.writes, self._plan.appended).items():
                 self._carried.setdefault(key, set()).update(carried)
 
     def _blobs(self) -> list[BlobRow]:

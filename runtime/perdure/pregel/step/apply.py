@@ -10,7 +10,7 @@ from perdure.constants import MISSING, TASKS
 from perdure.ids import make_version
 from perdure.pregel.plan.plan import NodeSpec
 from perdure.pregel.step.failures import add_note
-from perdure.pregel.step.outcome import Finished, Outcome, writes_in
+from perdure.pregel.step.outcome import Finished, Outcome
 from perdure.pregel.step.routing import called
 from perdure.pregel.step.state import ThreadState
 
@@ -156,7 +156,7 @@ def _mark_seen(state: ThreadState, outcomes: Sequence[Outcome]) -> None:
 def _group(outcomes: Sequence[Outcome]) -> dict[str, list[Any]]:
     grouped: dict[str, list[Any]] = {}
     for outcome in outcomes:
-        for name, value in writes_in(outcome):
+        for name, value in outcome.writes:
             if name in grouped:
                 grouped[name].append(value)
             else:
@@ -195,5 +195,5 @@ def _write(
 
 def _writers(outcomes: Sequence[Outcome], name: str) -> str:
     """Who wrote to a channel, in the order of merging; a node that was sent to several times, once."""
-    writers = [ran.task.name for ran in outcomes for written, _ in writes_in(ran) if written == name]
+    writers = [ran.task.name for ran in outcomes for written, _ in ran.writes if written == name]
     return ", ".join(map(called, dict.fromkeys(writers)))

@@ -8,7 +8,7 @@
     └── Stopped   it did not come to its end
 
 Match on them exhaustively, ending in `assert_never`: then a new outcome fails type checking everywhere
-until it is handled.
+until it is handled. Whatever the outcome, `writes` holds what the task wrote: nothing unless it finished.
 """
 
 from __future__ import annotations
@@ -57,12 +57,20 @@ class Failed(NamedTuple):
     handler: Task | None = None
     restored: bool = False
 
+    @property
+    def writes(self) -> Writes:
+        return []
+
 
 class Waiting(NamedTuple):
     """The end of a task whose node raised a signal that it cannot go on yet."""
 
     task: Task
     signal: GraphBubbleUp
+
+    @property
+    def writes(self) -> Writes:
+        return []
 
 
 class Left(NamedTuple):
@@ -71,12 +79,20 @@ class Left(NamedTuple):
     task: Task
     command: ParentCommand
 
+    @property
+    def writes(self) -> Writes:
+        return []
+
 
 class Stopped(NamedTuple):
     """The end of a task that was cancelled, or never began."""
 
     task: Task
     by: StoppedBy
+
+    @property
+    def writes(self) -> Writes:
+        return []
 
 
 Outcome = Finished | Failed | Waiting | Left | Stopped
@@ -87,10 +103,12 @@ class Ran(NamedTuple):
 
     Attributes:
         outcomes: one for each task and each error handler, in the order in which they came.
+        finished: whether every task has finished, or its handler has: the superstep can be applied.
         cut_short: the cancellation of the run, or a TimeoutError, for the caller to raise; None without one.
     """
 
     outcomes: Sequence[Outcome]
+    finished: bool
     cut_short: BaseException | None = None
 
 
@@ -107,11 +125,6 @@ def raised_by(outcome: Outcome) -> BaseException | None:
             return None
         case _:
             assert_never(outcome)
-
-
-def writes_in(outcome: Outcome) -> Writes:
-    """Return what a task wrote; nothing unless it finished."""
-    return outcome.writes if isinstance(outcome, Finished) else []
 
 
 def still_to_run(tasks: Sequence[Task], known: Iterable[Outcome]) -> list[Task]:

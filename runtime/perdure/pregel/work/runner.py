@@ -105,7 +105,7 @@ class Runner:
         if cut_short is not None or len(ended) < len(tasks):
             ended = list(ended)  # a task that was left alone might still add to the other
             self._stop_others(tasks, ended, cut_short)
-        return Ran(ended, cut_short)
+        return Ran(ended, cut_short is None and self._unfinished == 0, cut_short)
 
     def _stop_others(
         self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None
