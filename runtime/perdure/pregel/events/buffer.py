@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import anyio
@@ -52,6 +53,7 @@ class Buffer:
         "_events",
         "_filled",
         "_loop",
+        "_reader_waits",
         "_readers",
         "_room",
         "_room_in_threads",
@@ -68,6 +70,7 @@ class Buffer:
         self.most_unread = most_unread
         self._events: deque[Event] = deque()
         self._readers: list[Reader] = []
+        self._reader_waits = False
         self._root: dict[type[Fact], tuple[Projection, ...]] = {}
         self._below: dict[type[Fact], tuple[Projection, ...]] = {}
         self._room_in_threads = threading.Condition()
@@ -99,31 +102,35 @@ class Buffer:
         """Whether the caller's thread is the one that the run goes on in."""
         return threading.get_ident() == self._thread
 
-    def projections(self, kind: type[Fact], place: Namespace) -> tuple[Projection, ...]:
-        """Return the projections of facts of this kind that some reader asked for."""
-        return (self._root if place == ROOT_NAMESPACE else self._below).get(kind, ())
+    def listeners_at(self, place: Namespace) -> Mapping[type[Fact], Sequence[Projection]]:
+        """Return the projections of facts told at a place, by kind; readers that come later are added."""
+        return self._root if place == ROOT_NAMESPACE else self._below
+
+    @property
+    def is_full(self) -> bool:
+        """Whether BUFFER_SIZE events wait for the slowest reader."""
+        return len(self._events) >= BUFFER_SIZE and not self.closed
 
     def put(self, event: Event) -> None:
         """Append an event, from any thread."""
         self._events.append(event)
-        if self.is_here:
+        if not self._reader_waits:
+            return
+        if threading.get_ident() == self._thread:
             self._filled.set()
         elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        self._filled.set()
+            self._loop.call_soon_threadsafe(self._filled.set)
 
     async def room(self) -> None:
         """Wait until fewer than BUFFER_SIZE events wait for the slowest reader."""
-        while len(self._events) >= BUFFER_SIZE and not self.closed:
+        while self.is_full:
             self._room = anyio.Event()
             await self._room.wait()
 
     def wait_for_room(self) -> None:
         """Wait in a thread as `room` waits in the loop."""
         with self._room_in_threads:
-            while len(self._events) >= BUFFER_SIZE and not self.closed:
+            while self.is_full:
                 # The reader notifies. A loop that was stopped does not: it is looked for now and then.
                 if not self._room_in_threads.wait(LOOK_SECONDS) and not self._loop.is_running():
                     return
@@ -137,14 +144,16 @@ class Buffer:
     async def filled(self, cursor: int) -> None:
         """Wait until there is an event after `cursor`, or the end."""
         while self.taken + len(self._events) <= cursor and not self.closed:
-            self._filled = anyio.Event()
-            await self._filled.wait()
+            # A thread that puts an event now sees the flag, or its event is seen before the wait begins.
+            self._filled, self._reader_waits = anyio.Event(), True
+            if self.taken + len(self._events) <= cursor:
+                await self._filled.wait()
+        self._reader_waits = False
 
     def after(self, cursor: int) -> list[Event]:
         """Return the events from `cursor` on."""
-        events = self._events
         behind = cursor - self.taken
-        return [events[index] for index in range(behind, len(events))]
+        return list(islice(self._events, behind, None)) if behind else list(self._events)
 
     def trim(self) -> None:
         """Forget the events that all readers have taken."""
@@ -198,15 +207,15 @@ class Reader:
         while not batch:
             await buffer.filled(self.cursor)
             events = buffer.after(self.cursor)
-            batch.extend(self._shown(event) for event in events if self._sees(event))
-            self.cursor += len(events)
-            buffer.trim()
             if not events:
                 break
+            batch.extend([self._shown(event) for event in events if self._sees(event)])
+            self.cursor += len(events)
+            buffer.trim()
         return batch
 
     def _sees(self, event: Event) -> bool:
-        return event.mode in self.modes and (self._subgraphs or event.place == ROOT_NAMESPACE)
+        return event.mode in self.modes and (self._subgraphs or not event.place.text)
 
     def _shown(self, event: Event) -> Any:
         if self._subgraphs:

@@ -20,12 +20,13 @@ class Sink:
         above: the sink of the run around the streamed one, if somebody reads that as well.
     """
 
-    __slots__ = ("above", "buffer", "place")
+    __slots__ = ("_listeners", "above", "buffer", "place")
 
     def __init__(self, buffer: Buffer, place: Namespace = ROOT_NAMESPACE, above: Sink | None = None) -> None:
         self.buffer = buffer
         self.place = place
         self.above = above
+        self._listeners = buffer.listeners_at(place)
 
     def below(self, task: Task) -> Sink:
         """Return the sink of a graph that a node of this run invokes."""
@@ -35,17 +36,20 @@ class Sink:
 
     def wants(self, kind: type[Fact]) -> bool:
         """Return whether somebody listens for facts of this kind; no others need be made."""
-        if self.buffer.projections(kind, self.place):
-            return True
-        return self.above is not None and self.above.wants(kind)
+        return kind in self._listeners or (self.above is not None and self.above.wants(kind))
 
     def tell(self, fact: Fact) -> None:
         """Put into the buffer what readers get to see of a fact."""
-        for projection in self.buffer.projections(type(fact), self.place):
+        for projection in self._listeners.get(type(fact), ()):
             for payload in projection.project(fact):
                 self.buffer.put(Event(self.place, projection.mode, payload))
         if self.above is not None:
             self.above.tell(fact)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether some reader is too far behind for the run to go on."""
+        return self.buffer.is_full or (self.above is not None and self.above.is_full)
 
     async def room(self) -> None:
         """Wait until no reader is too far behind."""

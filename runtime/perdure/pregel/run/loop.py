@@ -23,6 +23,7 @@ from perdure.pregel.events.printing import Printer
 from perdure.pregel.lease.claim import CLEANUP_SECONDS
 from perdure.pregel.run.ending import ending_of, recorded_end
 from perdure.pregel.run.opening import Opened
+from perdure.pregel.run.recorder import Recorder
 from perdure.pregel.run.run import Run
 from perdure.pregel.step.apply import apply
 from perdure.pregel.step.failures import add_note
@@ -44,16 +45,18 @@ class Loop:
     __slots__ = (
         "_approved",
         "_budget",
-        "_cache",
+        "_checkpoint_id",
         "_failure",
+        "_heard",
         "_outcomes",
-        "_position",
         "_printer",
         "_recorder",
         "_run",
-        "_runner",
+        "_run_tasks",
         "_sink",
+        "_source",
         "_state",
+        "_step",
         "_tasks",
         "_watch",
     )
@@ -62,7 +65,7 @@ class Loop:
         self._run = run
         self._state = opened.state
         self._recorder = opened.recorder
-        self._position = opened.position
+        self._checkpoint_id, self._source, self._step = opened.position
         self._tasks = opened.tasks
         self._outcomes: Sequence[Outcome] = opened.known
         self._approved = opened.approved
@@ -71,9 +74,11 @@ class Loop:
         self._sink = run.sink
         self._watch = run.scope.watch
         self._printer = Printer(run.plan.name, run.plan.state_keys) if run.scope.debug else None
-        self._cache = node_cache(run.plan, run.scope)
-        heard = opened.recorder or self._sink or self._watch or self._printer
-        self._runner = Runner(run.plan, opened.state, run.scope, None if heard is None else self)
+        self._heard = self._sink is not None or self._printer is not None
+        observed = self._heard or self._recorder is not None or self._watch is not None
+        runner = Runner(run.plan, opened.state, run.scope, self if observed else None)
+        cache = node_cache(run.plan, run.scope)
+        self._run_tasks = runner.run_tasks if cache is None else partial(cache.run_tasks, runner)
 
     async def run_to_end(self) -> Any:
         """Run to the end and return the output; whatever stops it, what finished is stored first."""
@@ -86,7 +91,8 @@ class Loop:
         except BaseException as error:
             await self._ended_by(error)
             raise
-        self._tell_end(None)
+        if self._heard:
+            self._tell_end(None)
         return self._run.output.of(self._state)
 
     async def _run_supersteps(self) -> None:
@@ -110,28 +116,27 @@ class Loop:
             self._spend()
         if self._recorder is not None:
             await self._recorder.before_superstep()
-        if self._sink is not None:
+        if self._sink is not None and self._sink.is_full:
             await self._sink.room()
-        todo = tasks
         if self._outcomes:
             if self._printer is not None:
                 self._print([outcome for outcome in self._outcomes if outcome.task.handles is None])
-            todo = still_to_run(tasks, self._outcomes)
-        if todo:
-            await self._run_tasks(todo)
-        await self._apply()
-
-    async def _run_tasks(self, todo: Sequence[Task]) -> None:
-        if self._cache is not None:
-            todo = await self._cache.look_up(todo)
-        ran = await self._runner.run_tasks(todo)
-        self._outcomes = [*self._outcomes, *ran.outcomes] if self._outcomes else ran.outcomes
-        if self._cache is not None and ran.cut_short is None:
-            await self._cache.keep(ran.outcomes)
-        if self._printer is not None:
-            self._print(ran.outcomes)
-        if not ran.finished:
-            raise ending_of(ran)
+            tasks = still_to_run(tasks, self._outcomes)
+        if tasks:
+            ran = await self._run_tasks(tasks)
+            self._outcomes = [*self._outcomes, *ran.outcomes] if self._outcomes else ran.outcomes
+            if self._printer is not None:
+                self._print(ran.outcomes)
+            if not ran.finished:
+                raise ending_of(ran)
+        changed, following, failure = self._apply()
+        if self._recorder is not None:
+            await self._record(self._recorder, changed, following, failure)
+        elif self._heard and self._wants(SuperstepApplied):
+            self._tell(self._applied(changed, stores=False))
+        self._tasks, self._outcomes = following, ()
+        if failure is not None:
+            raise failure
 
     def _spend(self) -> None:
         if self._budget == 0:
@@ -143,46 +148,46 @@ class Loop:
             )
         self._budget -= 1
 
-    async def _apply(self) -> None:
-        run, state, recorder, outcomes = self._run, self._state, self._recorder, self._outcomes
+    def _apply(self) -> tuple[set[str], list[Task], Exception | None]:
+        """Merge the outcomes, and prepare the next superstep.
+
+        Returns the channels that changed, the tasks that follow, and why these could not be prepared, where a
+        schema refuses the state: what led to it has finished all the same.
+        """
+        run, state = self._run, self._state
         checkpoint_id = run.ids.next()
-        changed, updated = apply(state, outcomes, checkpoint_id, stored=recorder is not None)
-        self._position = position = Position(checkpoint_id, "loop", self._position.step + 1)
-        following: list[Task] = []
-        failure: Exception | None = None
-        superstep = Superstep(checkpoint_id, run.namespace, position.step + 1, self._budget)
+        changed, updated = apply(state, self._outcomes, checkpoint_id, stored=self._recorder is not None)
+        self._checkpoint_id, self._source, self._step = checkpoint_id, "loop", self._step + 1
+        superstep = Superstep(checkpoint_id, run.namespace, self._step + 1, self._budget)
         try:
-            following = prepare(run.plan, state, updated, superstep)
-        except Exception as error:  # a schema refuses the state; what led to it has finished all the same
-            failure = error
-        if recorder is not None:
-            await self._record(outcomes, changed, None if failure is not None else following)
-        elif self._wants(SuperstepApplied):
-            self._tell(SuperstepApplied(position, outcomes, changed, state, run.output, False))
-        self._tasks, self._outcomes = following, ()
-        if failure is not None:
-            raise failure
+            return changed, prepare(run.plan, state, updated, superstep), None
+        except Exception as error:
+            return changed, [], error
+
+    @property
+    def _position(self) -> Position:
+        return Position(self._checkpoint_id, self._source, self._step)
+
+    def _applied(self, changed: set[str], *, stores: bool) -> SuperstepApplied:
+        return SuperstepApplied(
+            self._position, self._outcomes, changed, self._state, self._run.output, stores
+        )
 
     async def _record(
-        self, outcomes: Sequence[Outcome], changed: set[str], following: Sequence[Task] | None
+        self, recorder: Recorder, changed: set[str], following: Sequence[Task], failure: Exception | None
     ) -> None:
-        """Have a superstep recorded, and tell that it is applied, or stored.
-
-        Args:
-            following: the tasks of the next one; None if these could not be prepared.
-        """
-        run, recorder = self._run, self._recorder
-        assert recorder is not None
+        """Have a superstep recorded, and tell that it is applied, or stored."""
+        run = self._run
         rides = len(self._tasks) == 1 and self._tasks[0].spec.name == START
         stops = run.breakpoints is not None and run.breakpoints.stop_after(self._tasks)
-        end = _SUCCESS if run.root and following is not None and (stops or not following) else None
+        end = _SUCCESS if run.root and failure is None and (stops or not following) else None
         stores = recorder.stores_at_once and not rides
-        fact = SuperstepApplied(self._position, outcomes, changed, self._state, run.output, stores)
+        fact = self._applied(changed, stores=stores)
         await recorder.superstep_applied(fact, end, rides=rides)
         if self._wants(SuperstepApplied):
             self._tell(fact)
         if stores and self._wants(SuperstepStored):
-            self._tell(SuperstepStored(self._position, changed, self._state, run.output))
+            self._tell(SuperstepStored(fact.position, changed, self._state, run.output))
 
     # As the observer of the runner
 
@@ -207,7 +212,7 @@ class Loop:
             await self._recorder.handler_begins(failed)
 
     async def room(self) -> None:
-        if self._sink is not None:
+        if self._sink is not None and self._sink.is_full:
             await self._sink.room()
 
     # Facts

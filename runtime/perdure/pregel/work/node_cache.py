@@ -18,10 +18,11 @@ from perdure.cache.base import BaseCache, FullKey
 from perdure.constants import TASKS
 from perdure.errors import UnserializableValueError
 from perdure.pregel.plan.plan import Calling, Plan
-from perdure.pregel.step.outcome import Finished, Outcome
+from perdure.pregel.step.outcome import Finished, Outcome, Ran
 from perdure.pregel.step.task import Task, Writes
 from perdure.pregel.step.warn_once import WarnOnce
 from perdure.pregel.work.cache_key import KeylessError, Place, place_of
+from perdure.pregel.work.runner import Runner
 from perdure.pregel.work.running import Scope
 
 logger = logging.getLogger("perdure")
@@ -48,6 +49,13 @@ class NodeCache:
         self._cache = cache
         self._missed: dict[Task, Place] = {}
         self._failed = False
+
+    async def run_tasks(self, runner: Runner, tasks: Sequence[Task]) -> Ran:
+        """Run tasks, those whose result is known without their nodes, and keep the results of the others."""
+        ran = await runner.run_tasks(await self.look_up(tasks))
+        if ran.cut_short is None:
+            await self.keep(ran.outcomes)
+        return ran
 
     async def look_up(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks, each whose result is known replaced by one that writes that and runs no node."""

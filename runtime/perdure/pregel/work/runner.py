@@ -66,9 +66,6 @@ class Observer(Protocol):
 _GROUPS_TAKE_BACK: Final = sys.version_info >= (3, 13)
 """Whether an asyncio.TaskGroup takes back the cancellation by which it wakes its own task."""
 
-_MAY_LEAVE: Final = (Command, list, tuple)
-"""Types of results in which there may be a Command for a graph around."""
-
 _RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
 """Types of what a node mostly returns, and which are certainly not to be run."""
 
@@ -272,11 +269,8 @@ class Runner:
                 result = task.input
         except (ParentCommand, BaseExceptionGroup) as bubble:
             result = arriving(running, bubble)
-        if type(result) not in _RESULTS and result is not task.input:
-            while is_runnable(result):
-                result = await _run_returned(running, result)
-        if isinstance(result, _MAY_LEAVE) and (departure := departing(running, result)) is not None:
-            raise departure
+        if type(result) is not dict and result is not None:
+            result = await _settled(running, result)
         writes = writes_of(self._plan, spec, result)
         routed, preview = len(writes), NO_PREVIEW
         if spec.branches:
@@ -310,6 +304,17 @@ async def _watched(
             raise end.error
         add_note(error, f"It then raised, while it was cancelled: {end.error!r}")
     raise error
+
+
+async def _settled(running: RunningTask, result: Any) -> Any:
+    """Return a node's result after what is runnable of it has run. Raises the Commands for a graph around."""
+    if type(result) not in _RESULTS and result is not running.task.input:
+        while is_runnable(result):
+            result = await _run_returned(running, result)
+    departure = departing(running, result)
+    if departure is not None:
+        raise departure
+    return result
 
 
 async def _run_returned(task: RunningTask, runnable: Any) -> Any:

@@ -1,12 +1,12 @@
 """Stream modes: one file each, named as in StreamMode, that projects facts to the payloads of its events.
 
-A mode's file holds `LISTENS`, the kinds of facts that it projects, and `project`, which yields the payloads
+A mode's file holds `LISTENS`, the kinds of facts that it projects, and `project`, which returns the payloads
 of one fact. To add a mode, add its file and its name in StreamMode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, get_args
 
@@ -19,7 +19,7 @@ class Projection(NamedTuple):
 
     mode: StreamMode
     listens: frozenset[type[Fact]]
-    project: Callable[[Any], Iterable[Any]]
+    project: Callable[[Any], Sequence[Any]]
 
 
 def _projection(mode: StreamMode) -> Projection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, Final
 
 from perdure.pregel.events.facts import TaskTold
@@ -10,6 +10,6 @@ from perdure.pregel.events.facts import TaskTold
 LISTENS: Final = (TaskTold,)
 
 
-def project(fact: TaskTold) -> Iterator[Any]:
-    """Yield the event as it was given."""
-    yield fact.event
+def project(fact: TaskTold) -> Sequence[Any]:
+    """Return the event as it was given."""
+    return (fact.event,)

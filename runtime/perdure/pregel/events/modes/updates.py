@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, Final
 
 from perdure.constants import INTERRUPT, START
@@ -13,15 +13,14 @@ from perdure.pregel.step.outcome import Finished
 LISTENS: Final = (TaskEnded, RunPaused)
 
 
-def project(fact: TaskEnded | RunPaused) -> Iterator[Any]:
-    """Yield `{node: update}` for a task that finished, marked as cached if its node did not run now."""
+def project(fact: TaskEnded | RunPaused) -> Sequence[Any]:
+    """Return `{node: update}` for a task that finished, marked as cached if its node did not run now."""
     if isinstance(fact, RunPaused):
-        yield {INTERRUPT: ()}
-        return
+        return ({INTERRUPT: ()},)
     outcome = fact.outcome
     if not isinstance(outcome, Finished) or outcome.task.name == START:
-        return
+        return ()
     update = {outcome.task.name: fact.output.update(outcome.writes)}
     if outcome.restored or outcome.task.spec.calling is Calling.CACHED:
         update["__metadata__"] = {"cached": True}
-    yield update
+    return (update,)

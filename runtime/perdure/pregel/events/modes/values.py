@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, Final
 
 from perdure.pregel.events.facts import SuperstepApplied, SuperstepStored
@@ -10,9 +10,10 @@ from perdure.pregel.events.facts import SuperstepApplied, SuperstepStored
 LISTENS: Final = (SuperstepApplied, SuperstepStored)
 
 
-def project(fact: SuperstepApplied | SuperstepStored) -> Iterator[Any]:
-    """Yield the output if a superstep changed it; where it is about to be stored, only once that is done."""
+def project(fact: SuperstepApplied | SuperstepStored) -> Sequence[Any]:
+    """Return the output if a superstep changed it; where it is about to be stored, only once that is done."""
     if isinstance(fact, SuperstepApplied) and fact.stores:
-        return
-    if fact.changed is None or not fact.output.names.isdisjoint(fact.changed):
-        yield fact.output.of(fact.state)
+        return ()
+    if fact.changed is not None and fact.output.names.isdisjoint(fact.changed):
+        return ()
+    return (fact.output.of(fact.state),)
