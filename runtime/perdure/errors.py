@@ -205,10 +205,10 @@ class ParentCommand(GraphBubbleUp):  # not an error
         target: the task of the outer graph that receives the Command, once resolved.
     """
 
-    def __init__(self, command: Any) -> None:
+    def __init__(self, command: Any, *, target: object | None = None) -> None:
         super().__init__(command)
         self.command = command
-        self.target: object | None = None
+        self.target = target
 
 
 # Values on their way to disk and back

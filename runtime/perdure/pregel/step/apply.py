@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel
 from perdure.constants import MISSING, TASKS
-from perdure.ids import make_version
 from perdure.pregel.plan.plan import NodeSpec
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.outcome import Finished, Outcome
@@ -74,15 +73,14 @@ def apply(
             state.restore(name, stored)
         raise
     changed.update(updated, lowered)
-    state.raised -= lowered
+    state.lower(lowered)
     if real and state.transient:
         for name in state.transient.difference(grouped):
             state.clear(name)
             changed.add(name)
     if stored:
         _mark_seen(state, outcomes)
-        state.counter += 1
-        _set_versions(state, make_version(state.counter, checkpoint_id), changed)
+        _set_versions(state, state.next_version(checkpoint_id), changed)
     return Applied(changed, updated)
 
 
@@ -90,8 +88,7 @@ def release(state: ThreadState, checkpoint_id: str) -> set[str]:
     """Let the channels that wait for it know that nothing is left to do; returns those that changed."""
     changed = set(_release(state, None))
     if changed:
-        state.counter += 1
-        _set_versions(state, make_version(state.counter, checkpoint_id), changed)
+        _set_versions(state, state.next_version(checkpoint_id), changed)
     return changed
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from perdure.channels.base import BaseChannel, is_container, shallow_copy
@@ -10,7 +10,7 @@ from perdure.channels.last_value_after_finish import released
 from perdure.checkpoint.base import Checkpoint
 from perdure.constants import MISSING
 from perdure.errors import InvalidPayloadError
-from perdure.ids import version_counter
+from perdure.ids import make_version, version_counter
 from perdure.pregel.plan.plan import Plan
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
@@ -162,6 +162,15 @@ class ThreadState:
         """Tell a transient channel that nothing was written to it."""
         self._own(name).update(())
         self._refresh(name)
+
+    def lower(self, names: Set[str]) -> None:
+        """Take back triggers that were raised for a superstep which has run."""
+        self.raised -= names
+
+    def next_version(self, checkpoint_id: str) -> str:
+        """Return a version greater than all before it, for the channels that a checkpoint will hold."""
+        self.counter += 1
+        return make_version(self.counter, checkpoint_id)
 
     def value(self, name: str, default: Any = MISSING) -> Any:
         """The value of any channel; the default where there is none. Not a copy."""

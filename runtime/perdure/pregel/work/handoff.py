@@ -37,9 +37,8 @@ def departing(task: RunningTask, result: Any) -> ParentCommand | None:
             f"Node {task.task.name!r} returned Commands for different graphs: "
             f"{', '.join(repr(command.graph) for _, command in outward)}. It can leave for one of them only."
         )
-    bubble = ParentCommand([command for _, command in outward] if others else outward[0][1])
-    bubble.target = target
-    return bubble
+    departures = [command for _, command in outward]
+    return ParentCommand(departures if others else departures[0], target=target)
 
 
 def is_local(task: RunningTask, command: Command[Any]) -> bool:
@@ -118,9 +117,8 @@ def joined(bubbles: Sequence[ParentCommand]) -> BaseException:
             f"{', '.join(repr(each.graph) for bubble in bubbles for each in _listed(bubble.command))}. "
             "It can be left for one of them only."
         )
-    bubble = ParentCommand([command for each in bubbles for command in _listed(each.command)])
-    bubble.target = first.target
-    return bubble
+    commands = [command for each in bubbles for command in _listed(each.command)]
+    return ParentCommand(commands, target=first.target)
 
 
 def _listed(command: Any) -> list[Command[Any]]:
