@@ -4,16 +4,16 @@
     ├── building a graph
     │   ├── GraphValidationError (ValueError)
     │   └── NodeSignatureError (TypeError)
-    ├── drawing it
+    ├── drawing a graph
     │   ├── MissingExtraError (ImportError)
     │   └── DrawingError (RuntimeError)
-    ├── calling it
+    ├── calling a graph
     │   ├── MissingThreadError (ValueError)
     │   ├── NoCheckpointerError (RuntimeError)
     │   ├── SyncCallError (RuntimeError)
     │   ├── EmptyInputError (ValueError)
     │   └── RecoveryRefusedError (RuntimeError)
-    ├── running it
+    ├── running a graph
     │   ├── InvalidUpdateError (RuntimeError)
     │   ├── EmptyChannelError (RuntimeError)
     │   ├── GraphRecursionError (RecursionError)
@@ -26,7 +26,7 @@
     │   ├── ThreadBusyError (RuntimeError)
     │   ├── OrphanTakenError (RuntimeError)
     │   └── StaleRunError (RuntimeError)
-    ├── values on their way to disk and back
+    ├── storing values
     │   ├── UnserializableValueError (TypeError)
     │   └── InvalidPayloadError (ValueError)
     └── the back end
@@ -74,7 +74,7 @@ class NodeSignatureError(PerdureError, TypeError):
     """A node, path or reducer has a signature that the engine cannot call."""
 
 
-# Drawing it
+# Drawing a graph
 
 
 class MissingExtraError(PerdureError, ImportError):
@@ -85,7 +85,7 @@ class DrawingError(PerdureError, RuntimeError):
     """The graph could not be drawn."""
 
 
-# Calling it
+# Calling a graph
 
 
 class MissingThreadError(PerdureError, ValueError):
@@ -108,7 +108,7 @@ class RecoveryRefusedError(PerdureError, RuntimeError):
     """This saver or this graph cannot recover orphaned runs."""
 
 
-# Running it
+# Running a graph
 
 
 class InvalidUpdateError(PerdureError, RuntimeError):
@@ -211,7 +211,7 @@ class ParentCommand(GraphBubbleUp):  # not an error
         self.target = target
 
 
-# Values on their way to disk and back
+# Storing values
 
 
 class UnserializableValueError(PerdureError, TypeError):
