@@ -381,7 +381,10 @@ def test_the_cost_grows_with_the_graph_and_not_faster(build: Callable[[int], Sta
 
 @pytest.mark.usefixtures("loop_guard")
 def test_in_a_chain_of_1000_there_is_nothing_to_follow() -> None:
-    assert calls(chained(1000)) <= 10_000
+    followed = chained(1000)
+    followed.add_edge("n0000", "n0999")
+
+    assert calls(chained(1000)) <= calls(followed) / 2
 
 
 def test_the_order_of_description_does_not_matter() -> None:
