@@ -192,7 +192,7 @@ def require_thread(settings: RunSettings) -> str:
 # For code that runs inside a node
 
 
-class RunningTask(Protocol):
+class CurrentTask(Protocol):
     """The part of the engine's task that code inside a node can reach through `current_task`."""
 
     def runtime(self) -> Any:
@@ -204,7 +204,7 @@ class RunningTask(Protocol):
         ...
 
 
-def require_task(asked: str) -> RunningTask:
+def require_task(asked: str) -> CurrentTask:
     """Return the running task. Raises NotInNodeError, naming the function `asked`, outside of a node."""
     task = current_task.get()
     if task is None:
@@ -212,7 +212,7 @@ def require_task(asked: str) -> RunningTask:
             f"Called {asked} outside of a runnable context: no node is running here. If a node started this "
             "thread, run the function in a copy of the node's contextvars: runtime.in_thread(function)."
         )
-    return cast("RunningTask", task)
+    return cast("CurrentTask", task)
 
 
 def get_config() -> RunnableConfig:

@@ -11,7 +11,7 @@ class Scratch(Protocol):
 
     @property
     def remaining(self) -> int:
-        """How many supersteps the recursion limit still allows, this one included."""
+        """The number of supersteps that the recursion limit still allows, including this one."""
         ...
 
 
