@@ -173,7 +173,7 @@ class MissingNodeError(PerdureError, RuntimeError):
 
 
 class StreamOverflowError(PerdureError, RuntimeError):
-    """A node put more events into the stream than may wait for their readers."""
+    """A node wrote more events than may wait for the readers of the stream."""
 
 
 class ThreadBusyError(PerdureError, RuntimeError):
