@@ -495,7 +495,7 @@ class Pregel:
         make = self.plan.context
         return given if make is None or given is None else make(given)
 
-    def _output_keys(self, chosen: str | Sequence[str] | None) -> str | Sequence[str]:
+    def _output_keys(self, chosen: str | Sequence[str] | None) -> str | tuple[str, ...]:
         if chosen is None:
             return self.plan.output_keys
         for key in names_of(chosen):

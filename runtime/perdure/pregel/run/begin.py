@@ -23,7 +23,7 @@ from perdure.pregel.step.commands import check_command, given, only_resumes
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.namespace import ROOT_NAMESPACE, Namespace
 from perdure.pregel.step.objects import mapping_of
-from perdure.pregel.step.output import Output
+from perdure.pregel.step.output import output_of
 from perdure.pregel.step.writes import refuse_unknown_keys
 from perdure.pregel.work.running import RunningTask
 
@@ -63,7 +63,7 @@ def _run(
         scope=scope if scope.session is session else replace(scope, session=session),
         ids=ids,
         namespace=namespace,
-        output=Output(request.output_keys),
+        output=output_of(request.output_keys),
         breakpoints=request.breakpoints,
         root=root,
     )

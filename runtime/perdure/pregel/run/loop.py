@@ -62,6 +62,7 @@ class Loop:
     )
 
     def __init__(self, run: Run, opened: Opened) -> None:
+        scope = run.scope
         self._run = run
         self._state = opened.state
         self._recorder = opened.recorder
@@ -70,14 +71,14 @@ class Loop:
         self._outcomes: Sequence[Outcome] = opened.known
         self._approved = opened.approved
         self._failure = opened.failure
-        self._budget = run.settings.recursion_limit
-        self._sink = run.sink
-        self._watch = run.scope.watch
-        self._printer = Printer(run.plan.name, run.plan.state_keys) if run.scope.debug else None
+        self._budget = scope.settings.recursion_limit
+        self._sink = scope.sink
+        self._watch = scope.watch
+        self._printer = Printer(run.plan.name, run.plan.state_keys) if scope.debug else None
         self._heard = self._sink is not None or self._printer is not None
         observed = self._heard or self._recorder is not None or self._watch is not None
-        runner = Runner(run.plan, opened.state, run.scope, self if observed else None)
-        cache = node_cache(run.plan, run.scope)
+        runner = Runner(run.plan, opened.state, scope, self if observed else None)
+        cache = node_cache(run.plan, scope)
         self._run_tasks = runner.run_tasks if cache is None else partial(cache.run_tasks, runner)
 
     async def run_to_end(self) -> Any:

@@ -12,6 +12,7 @@ from perdure.constants import PULL, START, is_trigger
 from perdure.data import Command
 from perdure.errors import MissingNodeError
 from perdure.pregel.events.facts import SuperstepApplied, SuperstepStored, TaskEnded
+from perdure.pregel.events.sink import Sink
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.run.recorder import Recorder
 from perdure.pregel.run.renames import Followed, follow
@@ -207,7 +208,8 @@ class _Thread:
         stored = self._recorder is not None
         applied: Applied = apply(self._state, [*dropped, written], checkpoint_id, stored=stored)
         await self._record(checkpoint_id, "input", applied.changed)
-        self._tell_state(applied.changed)
+        if self._run.sink is not None:
+            self._tell_state(self._run.sink, applied.changed)
         tasks = prepare(self._run.plan, self._state, applied.updated, self._superstep())
         return Opened(self._state, self._recorder, self._position, tasks)
 
@@ -270,16 +272,16 @@ class _Thread:
         self, tasks: Sequence[Task], known: Sequence[Outcome], approved: bool, failure: Exception | None
     ) -> Opened:
         """Tell readers where the thread stands, and what of its superstep is known."""
-        self._tell_state(None)
         sink, output = self._run.sink, self._run.output
-        if sink is not None and sink.wants(TaskEnded):
-            for outcome in known:
-                sink.tell(TaskEnded(outcome, True, output))
+        if sink is not None:
+            self._tell_state(sink, None)
+            if sink.wants(TaskEnded):
+                for outcome in known:
+                    sink.tell(TaskEnded(outcome, True, output))
         return Opened(self._state, self._recorder, self._position, tasks, known, approved, failure)
 
-    def _tell_state(self, changed: set[str] | None) -> None:
-        sink = self._run.sink
-        if sink is not None and sink.wants(SuperstepStored):
+    def _tell_state(self, sink: Sink, changed: set[str] | None) -> None:
+        if sink.wants(SuperstepStored):
             sink.tell(SuperstepStored(self._position, changed, self._state, self._run.output))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class RunRequest:
     scope: Scope
     saver: BaseCheckpointSaver | bool | None
     durability: Durability
-    output_keys: str | Sequence[str]
+    output_keys: str | tuple[str, ...]
     breakpoints: Breakpoints | None = None
     orphan: Orphan | None = None
 

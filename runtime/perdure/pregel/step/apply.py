@@ -73,7 +73,8 @@ def apply(
             state.restore(name, stored)
         raise
     changed.update(updated, lowered)
-    state.lower(lowered)
+    if lowered:
+        state.lower(lowered)
     if real and state.transient:
         for name in state.transient.difference(grouped):
             state.clear(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from perdure.channels.base import shallow_copy
@@ -46,3 +47,9 @@ class Output:
                     updates.append({})
                 updates[-1][key] = shallow_copy(value)
         return updates if len(updates) > 1 else updates[0] or None
+
+
+@lru_cache(maxsize=1_024)
+def output_of(keys: str | tuple[str, ...]) -> Output:
+    """Return the output of these keys, which most runs of a graph share."""
+    return Output(keys)

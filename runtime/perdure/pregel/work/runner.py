@@ -122,16 +122,16 @@ class Runner:
 
     async def _run_alone(self, task: Task, ended: list[Outcome]) -> BaseException | None:
         """Run a task in the caller's asyncio task; return a cancellation, even one that the node swallows."""
+        if task.spec.calling is Calling.INPUT and not task.spec.branches:
+            await self._run(task, ended, 0)  # nobody else's code: it needs no context, and swallows nothing
+            return None
         before = cancellations()
         running = self._run(task, ended, before)
         try:
-            if task.spec.calling is Calling.INPUT and not task.spec.branches:
-                await running  # nobody else's code, so it needs no context
-            else:
-                woken: Wakings | None = None if _GROUPS_TAKE_BACK else []
-                await in_context(copy_context(), running, woken)
-                if woken:
-                    take_back(woken)
+            woken: Wakings | None = None if _GROUPS_TAKE_BACK else []
+            await in_context(copy_context(), running, woken)
+            if woken:
+                take_back(woken)
         except CancelledError as error:
             return error
         return await own_cancellation() if cancellations() > before else None
