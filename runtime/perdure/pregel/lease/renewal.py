@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import anyio
 
-from perdure.aio.cancellation import Attendants, Service
+from perdure.aio.attendants import Attendants, Service
 from perdure.checkpoint.base import Fence, LeasedSaver
 from perdure.clock import Clock
 from perdure.errors import StaleRunError

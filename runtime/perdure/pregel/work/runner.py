@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Coroutine, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Protocol
 
 from perdure import faults
-from perdure.aio.cancellation import CancelledError, End, Wakings, cancellations, race, take_back
+from perdure.aio.cancellation import CancelledError, cancellations
 from perdure.aio.contexts import in_context
+from perdure.aio.racing import End, race
 from perdure.aio.siblings import Siblings
 from perdure.aio.threads import in_thread
 from perdure.clock import Clock
@@ -63,9 +63,6 @@ class Observer(Protocol):
         """Wait while readers are too far behind for another task to end."""
 
 
-_GROUPS_TAKE_BACK: Final = sys.version_info >= (3, 13)
-"""Whether an asyncio.TaskGroup takes back the cancellation by which it wakes its own task."""
-
 _RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
 """Types of what a node mostly returns, and which are certainly not to be run."""
 
@@ -87,22 +84,22 @@ class Runner:
         self._observer = observer
         self._unfinished = 0
 
-    async def run_tasks(self, tasks: Sequence[Task]) -> Ran:
+    def run_tasks(self, tasks: Sequence[Task]) -> Coroutine[Any, Any, Ran]:
         """Run tasks until all have ended. What cuts them short is returned beside their outcomes."""
         self._unfinished = len(tasks)
-        ended: list[Outcome] = []
         if self._observer is not None:
             for task in tasks:
                 self._observer.task_started(task)
-        running = self._run_alone(tasks[0], ended) if len(tasks) == 1 else self._run_together(tasks, ended)
-        limit = self._scope.step_timeout
-        cut_short = await (
-            running if limit is None else within(limit, self._scope.clock, tasks, ended, running)
-        )
-        if cut_short is not None or len(ended) < len(tasks):
-            ended = list(ended)  # a task that was left alone might still add to the other
-            self._stop_others(tasks, ended, cut_short)
-        return Ran(ended, cut_short is None and self._unfinished == 0, cut_short)
+        if len(tasks) == 1 and self._scope.step_timeout is None:
+            return self._run_alone(tasks)
+        return self._run_several(tasks)
+
+    def _ran(self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None) -> Ran:
+        if cut_short is None and self._unfinished == 0:
+            return Ran(ended, True)
+        ended = list(ended)  # a task that was left alone might still add to the other
+        self._stop_others(tasks, ended, cut_short)
+        return Ran(ended, False, cut_short)
 
     def _stop_others(
         self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None
@@ -120,21 +117,28 @@ class Runner:
             self._observer.task_ended(outcome, others_run=self._unfinished > 0)
         return outcome
 
-    async def _run_alone(self, task: Task, ended: list[Outcome]) -> BaseException | None:
-        """Run a task in the caller's asyncio task; return a cancellation, even one that the node swallows."""
+    async def _run_alone(self, tasks: Sequence[Task]) -> Ran:
+        """Run one task in the caller's asyncio task; a cancellation that its node swallows counts, too."""
+        [task] = tasks
+        ended: list[Outcome] = []
         if task.spec.calling is Calling.INPUT and not task.spec.branches:
             await self._run(task, ended, 0)  # nobody else's code: it needs no context, and swallows nothing
-            return None
+            return self._ran(tasks, ended, None)
         before = cancellations()
-        running = self._run(task, ended, before)
         try:
-            woken: Wakings | None = None if _GROUPS_TAKE_BACK else []
-            await in_context(copy_context(), running, woken)
-            if woken:
-                take_back(woken)
+            await in_context(copy_context(), self._run(task, ended, before))
         except CancelledError as error:
-            return error
-        return await own_cancellation() if cancellations() > before else None
+            return self._ran(tasks, ended, error)
+        return self._ran(tasks, ended, await own_cancellation() if cancellations() > before else None)
+
+    async def _run_several(self, tasks: Sequence[Task]) -> Ran:
+        """Run tasks in asyncio tasks of their own, within the time limit of a superstep if there is one."""
+        ended: list[Outcome] = []
+        running, limit = self._run_together(tasks, ended), self._scope.step_timeout
+        cut_short = await (
+            running if limit is None else within(limit, self._scope.clock, tasks, ended, running)
+        )
+        return self._ran(tasks, ended, cut_short)
 
     async def _run_together(self, tasks: Sequence[Task], ended: list[Outcome]) -> BaseException | None:
         """Run tasks under one task group, at most `max_concurrency` of them at a time."""

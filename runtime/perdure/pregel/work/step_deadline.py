@@ -8,7 +8,8 @@ from typing import Any
 
 import anyio.lowlevel
 
-from perdure.aio.cancellation import CancelledError, race
+from perdure.aio.cancellation import CancelledError
+from perdure.aio.racing import race
 from perdure.clock import Clock
 from perdure.pregel.step.failures import attach
 from perdure.pregel.step.outcome import Outcome, raised_by, still_to_run
