@@ -192,21 +192,23 @@ class Loop:
 
     # As the observer of the runner
 
-    def task_started(self, task: Task) -> None:
-        if self._wants(TaskStarted):
-            self._tell(TaskStarted(task))
+    def tasks_start(self, tasks: Sequence[Task]) -> None:
+        if self._heard and self._wants(TaskStarted):
+            for task in tasks:
+                self._tell(TaskStarted(task))
 
     def task_ended(self, outcome: Outcome, *, others_run: bool) -> None:
         if self._watch is not None and isinstance(outcome, Finished):
             self._watch.progress()
-        heard = self._sink is not None and self._sink.wants(TaskEnded)
-        if self._recorder is None and not heard:
+        recorder, sink = self._recorder, self._sink
+        told = sink if sink is not None and sink.wants(TaskEnded) else None
+        if recorder is None and told is None:
             return
         fact = TaskEnded(outcome, others_run, self._run.output)
-        if self._recorder is not None:
-            self._recorder.task_ended(fact)
-        if self._sink is not None:
-            self._sink.tell(fact)
+        if recorder is not None:
+            recorder.task_ended(fact)
+        if told is not None:
+            told.tell(fact)
 
     async def handler_begins(self, failed: Failed) -> None:
         if self._recorder is not None:

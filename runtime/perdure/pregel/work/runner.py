@@ -50,8 +50,8 @@ from perdure.pregel.work.time_limits import Watch
 class Observer(Protocol):
     """The receiver of what becomes of tasks while others still run."""
 
-    def task_started(self, task: Task) -> None:
-        """Note that a task begins."""
+    def tasks_start(self, tasks: Sequence[Task]) -> None:
+        """Note that the tasks of a superstep begin."""
 
     def task_ended(self, outcome: Outcome, *, others_run: bool) -> None:
         """Note the outcome of a task. What this raises for a finished task makes it a failed one."""
@@ -88,8 +88,7 @@ class Runner:
         """Run tasks until all have ended. What cuts them short is returned beside their outcomes."""
         self._unfinished = len(tasks)
         if self._observer is not None:
-            for task in tasks:
-                self._observer.task_started(task)
+            self._observer.tasks_start(tasks)
         if len(tasks) == 1 and self._scope.step_timeout is None:
             return self._run_alone(tasks)
         return self._run_several(tasks)
