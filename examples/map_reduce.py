@@ -45,6 +45,12 @@ class Comparison(TypedDict, total=False):
     technical: list[str]
 
 
+class ToCount(TypedDict):
+    """The input of one task of `count_words`, sent in place of the state."""
+
+    file: str
+
+
 def find_files(state: Comparison) -> Comparison:
     """List the files to read. Walking a tree blocks, so this is a sync function, which runs in a thread."""
     folder = Path(state["folder"])
@@ -62,10 +68,11 @@ def is_own(path: Path) -> bool:
 
 def one_task_per_file(state: Comparison) -> list[Send]:
     """Send each path to a task of its own. The task receives the path instead of the state."""
-    return [Send("count_words", file) for file in state["files"]]
+    return [Send("count_words", ToCount(file=file)) for file in state["files"]]
 
 
-async def count_words(file: str) -> Comparison:
+async def count_words(given: ToCount) -> Comparison:
+    file = given["file"]
     text = await anyio.Path(file).read_text(encoding="utf-8", errors="replace")
     counted = Counter(WORD.findall(text.lower()))
     return {"prose": counted} if file.endswith(".md") else {"code": counted}

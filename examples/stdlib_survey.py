@@ -66,6 +66,12 @@ class Survey(TypedDict, total=False):
     ranking: list[Report]
 
 
+class ToAnalyse(TypedDict):
+    """The input of one task of `analyse`, sent in place of the state."""
+
+    file: str
+
+
 def survey(log: Callable[[str], object] = lambda line: None, pace: float = 0.0) -> StateGraph:
     """Describe the graph of the survey.
 
@@ -78,9 +84,10 @@ def survey(log: Callable[[str], object] = lambda line: None, pace: float = 0.0) 
         return {"files": source_files(state["limit"])}
 
     def one_task_per_file(state: Survey) -> list[Send]:
-        return [Send("analyse", file) for file in state["files"]]
+        return [Send("analyse", ToAnalyse(file=file)) for file in state["files"]]
 
-    async def analyse(file: str) -> Survey:
+    async def analyse(given: ToAnalyse) -> Survey:
+        file = given["file"]
         log(f"started {file}")
         source = await anyio.Path(STDLIB, file).read_bytes()
         await anyio.sleep(pace)

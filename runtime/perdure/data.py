@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from perdure.constants import MISSING
 
-Node = TypeVar("Node", bound=str, default=str)
+Node_co = TypeVar("Node_co", bound=str, default=str, covariant=True)
 
 Durability = Literal["sync", "async", "exit"]
 """When a superstep's results are stored: before the next one starts, while at most two finished ones
@@ -40,7 +40,7 @@ class Send:
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: with them `Command[T](...)` fails in Python 3.11
-class Command(Generic[Node]):
+class Command(Generic[Node_co]):
     """Updates the state and says where to go, in one return value of a node, or as an input.
 
     A node annotated to return `Command[Literal["a", "b"]]` declares where it may go.
@@ -58,7 +58,7 @@ class Command(Generic[Node]):
     graph: str | None = None
     update: Any = None
     resume: Any = MISSING
-    goto: str | Send | Sequence[str | Send] = ()
+    goto: Node_co | Send | Sequence[Node_co | Send] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec
+
+from typing_extensions import TypeVar
 
 from perdure.config import get_config, get_store, get_stream_writer, require_task
 from perdure.data import StreamWriter
@@ -24,7 +26,7 @@ __all__ = [
     "get_stream_writer",
 ]
 
-Context = TypeVar("Context")
+Context = TypeVar("Context", default=Any)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 

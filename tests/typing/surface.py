@@ -67,16 +67,16 @@ def build(saver: BaseCheckpointSaver | None) -> CompiledStateGraph:
     builder.add_edge(START, "commands").add_edge(["commands", "updates"], END)
     builder.add_conditional_edges("updates", lambda state: END, {"done": END})
     builder.add_conditional_edges("commands", Router(), ["updates", END])
-    builder.add_conditional_edges("commands", 5)  # type: ignore[arg-type]
+    builder.add_conditional_edges("commands", 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     builder.compile(strict=True, debug=True, renamed={"old": "updates"}, interrupt_before="*")
-    return assert_type(builder.compile(saver, name="typed"), CompiledStateGraph)
+    return assert_type(builder.compile(saver, name="typed"), CompiledStateGraph[State, Any, State, State])
 
 
 def assemble() -> Pregel:
     double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y", z=1)
     assert_type(double, NodeBuilder)
     channels = {"x": LastValue[int](int), "y": LastValue[int](int), "z": LastValue[int](int)}
-    Pregel(nodes={"double": double}, channels=channels, input_channels=1, output_channels="y")  # type: ignore[arg-type]
+    Pregel(nodes={"double": double}, channels=channels, input_channels=1, output_channels="y")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     return Pregel(nodes={"double": double}, channels=channels, input_channels="x", output_channels=["y"])
 
 
@@ -86,8 +86,8 @@ async def run(graph: Pregel) -> None:
     assert_type(graph.astream(None, config, stream_mode=["values", "updates"]), AsyncIterator[Any])
     assert_type(await graph.aget_state(config), StateSnapshot)
     assert_type(await recover(graph), list[Recovered])
-    await graph.ainvoke({"x": 1}, durability="sometimes")  # type: ignore[arg-type]
-    graph.astream({"x": 1}, stream_mode="everything")  # type: ignore[arg-type]
+    await graph.ainvoke({"x": 1}, durability="sometimes")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    graph.astream({"x": 1}, stream_mode="everything")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def save(url: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, Protocol, Union, get_args, get_origin
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
 
 from perdure.errors import GraphValidationError
 from perdure.graph.actions import check_path, name_of
+from perdure.graph.callables import Path
 from perdure.graph.description import StateBranch
 from perdure.graph.injection import injections_of
 from perdure.graph.schema.hints import hint_of, input_schema_of
@@ -15,26 +16,6 @@ from perdure.pregel.plan.plan import Injected
 from perdure.pregel.plan.runnables import invocation_of, is_runnable
 
 _LISTS = (list, tuple, Sequence)
-
-
-class Invokes(Protocol):
-    """An object that is run by a method; `Path` in its other forms is called."""
-
-    def invoke(self, given: Any, /) -> Any:
-        """Say where to go."""
-        ...
-
-
-class InvokesAsync(Protocol):
-    """The same, where the method is async."""
-
-    def ainvoke(self, given: Any, /) -> Awaitable[Any]:
-        """Say where to go."""
-        ...
-
-
-Path = Callable[..., Any] | Invokes | InvokesAsync
-"""What decides where a conditional edge leads."""
 
 
 def branch_of(

@@ -14,10 +14,11 @@ from perdure.graph.drawing.notebook import mime_bundle
 from perdure.graph.drawing.static import Outline, outline_of, static_graph
 from perdure.pregel.graph import Pregel
 from perdure.pregel.options import GraphOptions
+from perdure.pregel.parameters import ContextT, InputT, OutputT_co, StateT
 from perdure.pregel.plan.plan import Plan
 
 
-class CompiledStateGraph(Pregel):
+class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT_co]):
     """A graph that was compiled from a StateGraph: it can be run, and drawn.
 
     Attributes:

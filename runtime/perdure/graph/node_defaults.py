@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from perdure.constants import DEFAULT_ERROR_HANDLER, END, ERROR_HANDLER_PREFIX, RESERVED_NODE_NAMES
 from perdure.errors import GraphValidationError, PerdureDeprecationWarning
@@ -22,6 +22,14 @@ def check_name(name: str, known: Mapping[str, StateNode], action: Any) -> None:
     if name in RESERVED_NODE_NAMES or handles_errors:
         raise GraphValidationError(f"Node `{name}` is reserved.")
     check_characters(name)
+
+
+class OlderSchemas(TypedDict, total=False):
+    """Parameters of StateGraph under older names."""
+
+    config_schema: object
+    input: object
+    output: object
 
 
 _OLDER_SCHEMAS: Final = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Literal, Self, TypeVar, get_origin
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, get_origin, overload
 
 from typing_extensions import TypeAliasType
 
+from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import SYSTEM_CLOCK, Clock
@@ -22,7 +23,8 @@ from perdure.errors import (
     PerdureWarning,
 )
 from perdure.graph.actions import name_of
-from perdure.graph.branches import Path, branch_of
+from perdure.graph.branches import branch_of
+from perdure.graph.callables import Action, Path, Runs
 from perdure.graph.checks import (
     check_cache,
     check_checkpointer,
@@ -35,6 +37,7 @@ from perdure.graph.compile import plan_of
 from perdure.graph.compiled import CompiledStateGraph
 from perdure.graph.description import NodeDefaults, StateBranch, StateNode
 from perdure.graph.node_defaults import (
+    OlderSchemas,
     check_destinations,
     check_name,
     labels_of,
@@ -47,14 +50,18 @@ from perdure.graph.runnables import action_of
 from perdure.graph.schema.fields import Cell
 from perdure.graph.structure import structure_warnings
 from perdure.managed import ManagedValue
+from perdure.pregel.parameters import ClassSchema, ContextT, InputT, MappingSchema, OutputT_co, StateT
 from perdure.pregel.plan.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
 
 __all__ = ["CompiledStateGraph", "StateGraph"]
 
 logger = logging.getLogger("perdure")
 
+NodeInputT = TypeVar("NodeInputT", bound=MappingSchema | ClassSchema)
+"""The type of a node's own schema."""
 
-class StateGraph:
+
+class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
     """A graph of nodes that read and update one typed state.
 
     Example:
@@ -76,14 +83,36 @@ class StateGraph:
         compiled: whether it was validated, as compile() does.
     """
 
+    @overload
     def __init__(
         self,
-        state_schema: Any,
-        context_schema: Any = None,
+        state_schema: type[StateT],
+        context_schema: type[ContextT] | None = None,
         *,
-        input_schema: Any = None,
-        output_schema: Any = None,
-        **deprecated: Any,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT_co] | None = None,
+        **deprecated: Unpack[OlderSchemas],
+    ) -> None: ...
+
+    @overload
+    def __init__(  # a bare value, such as Annotated[list[str], add], is of no class
+        self,
+        state_schema: object,
+        context_schema: type[ContextT] | None = None,
+        *,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT_co] | None = None,
+        **deprecated: Unpack[OlderSchemas],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        state_schema: object,
+        context_schema: type[ContextT] | None = None,
+        *,
+        input_schema: type[InputT] | None = None,
+        output_schema: type[OutputT_co] | None = None,
+        **deprecated: Unpack[OlderSchemas],
     ) -> None:
         """Describe a graph over a state.
 
@@ -120,19 +149,19 @@ class StateGraph:
 
     def add_node(
         self,
-        node: Any,
-        action: Any = None,
+        node: str | Action[StateT, NodeInputT],
+        action: Action[StateT, NodeInputT] | None = None,
         *,
         defer: bool = False,
         metadata: Mapping[str, Any] | None = None,
-        input_schema: Any = None,
+        input_schema: object = None,
         retry_policy: Retry = None,
         cache_policy: CachePolicy | None = None,
-        error_handler: Any = None,
+        error_handler: Runs | None = None,
         destinations: Mapping[str, str] | Sequence[str] | None = None,
         timeout: Timeout = None,
         retry: Retry = None,
-        input: Any = None,
+        input: object = None,
     ) -> Self:
         """Add a node: `add_node(action)`, named after the action, or `add_node(name, action)`.
 
@@ -179,7 +208,7 @@ class StateGraph:
             self.nodes[handler] = handles
         return self
 
-    def _described(self, name: str, given: Any, schema: Any) -> StateNode:
+    def _described(self, name: str, given: object, schema: object) -> StateNode:
         """A node of which only the action is known, with what its annotations declare."""
         action = action_of(name, given)
         schema = action.schema if schema is None else schema
@@ -201,7 +230,7 @@ class StateGraph:
         *,
         retry_policy: Retry = None,
         cache_policy: CachePolicy | None = None,
-        error_handler: Any = None,
+        error_handler: Runs | None = None,
         timeout: Timeout = None,
     ) -> Self:
         """Say what holds for nodes that do not say otherwise, also for those that were added before.
@@ -222,7 +251,7 @@ class StateGraph:
         self.defaults = given.over(self.defaults)
         return self
 
-    def add_sequence(self, nodes: Sequence[Any]) -> Self:
+    def add_sequence(self, nodes: Sequence[Runs | tuple[str, Runs]]) -> Self:
         """Add actions, or pairs `(name, action)`, each run after the one before."""
         if not nodes:
             raise GraphValidationError("Sequence requires at least one node.")
@@ -251,7 +280,7 @@ class StateGraph:
 
     def set_conditional_entry_point(
         self,
-        path: Callable[..., Any],
+        path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
         """Begin where `path` says: a conditional edge from START."""
@@ -312,7 +341,7 @@ class StateGraph:
         self,
         checkpointer: BaseCheckpointSaver | bool | None = None,
         *,
-        cache: Any = None,
+        cache: BaseCache | None = None,
         store: Any = None,
         interrupt_before: Literal["*"] | Sequence[str] | None = None,
         interrupt_after: Literal["*"] | Sequence[str] | None = None,
@@ -321,7 +350,7 @@ class StateGraph:
         strict: bool = False,
         renamed: Mapping[str, str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
-    ) -> CompiledStateGraph:
+    ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT_co]:
         """Make a graph that can be run, and that later changes to this description do not touch.
 
         Args:

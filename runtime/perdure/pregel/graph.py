@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, Self, Unpack, get_args
+from typing import Any, Generic, Self, Unpack, get_args, overload
 
 from perdure.aio.gathering import all_of
 from perdure.aio.portal import loop_here
@@ -23,7 +23,17 @@ from perdure.pregel.copies import copy_with
 from perdure.pregel.events.buffer import MOST_UNREAD, Buffer
 from perdure.pregel.events.sink import Sink
 from perdure.pregel.events.stream import stream
-from perdure.pregel.options import GraphOptions
+from perdure.pregel.options import BatchOptions, GraphOptions, RunOptions
+from perdure.pregel.parameters import (
+    ClassSchema,
+    ContextT,
+    GraphContext,
+    GraphInput,
+    InputT,
+    MappingSchema,
+    OutputT_co,
+    StateT,
+)
 from perdure.pregel.plan.assembly import Parts, assemble, built, check
 from perdure.pregel.plan.builder import NodeBuilder, PregelNode
 from perdure.pregel.plan.limits import seconds
@@ -42,10 +52,11 @@ from perdure.sync import sync_iterator_of, sync_of
 _DURABILITIES = get_args(Durability)
 
 
-class Pregel:
+class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
     """A graph that can be run. It holds no state of any run, and may be used by many at once.
 
-    A StateGraph compiles to one; from nodes and channels it is made directly.
+    A StateGraph compiles to one; from nodes and channels it is made directly. Its type parameters are
+    those of the StateGraph: state, context, input and output.
 
     Example:
         >>> double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y")
@@ -230,12 +241,45 @@ class Pregel:
         for found in self.get_subgraphs(namespace, recurse):
             yield found
 
+    @overload
     async def ainvoke(
-        self,
-        input: Any,
+        self: Pregel[StateT, ContextT, InputT, MappingSchema],
+        input: GraphInput[InputT],
         config: Config | None = None,
         *,
-        context: Any = None,
+        context: GraphContext[ContextT] = None,
+        output_keys: None = None,
+        **options: Unpack[RunOptions],
+    ) -> OutputT_co: ...
+
+    @overload
+    async def ainvoke(
+        self: Pregel[StateT, ContextT, InputT, ClassSchema],
+        input: GraphInput[InputT],
+        config: Config | None = None,
+        *,
+        context: GraphContext[ContextT] = None,
+        output_keys: None = None,
+        **options: Unpack[RunOptions],
+    ) -> dict[str, Any]: ...
+
+    @overload
+    async def ainvoke(
+        self,
+        input: GraphInput[InputT],
+        config: Config | None = None,
+        *,
+        context: GraphContext[ContextT] = None,
+        output_keys: str | Sequence[str] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Any: ...
+
+    async def ainvoke(
+        self,
+        input: GraphInput[InputT],
+        config: Config | None = None,
+        *,
+        context: GraphContext[ContextT] = None,
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Sequence[str] | None = None,
         interrupt_after: Sequence[str] | None = None,
@@ -276,11 +320,11 @@ class Pregel:
 
     async def abatch(
         self,
-        inputs: Sequence[Mapping[str, Any] | None],
+        inputs: Sequence[GraphInput[InputT]],
         config: Config | Sequence[Config] | None = None,
         *,
         return_exceptions: bool = False,
-        **options: Any,
+        **options: Unpack[BatchOptions],
     ) -> list[Any]:
         """Run the graph on every input, side by side, and return the outputs in the order of the inputs.
 
@@ -309,10 +353,10 @@ class Pregel:
 
     def astream(
         self,
-        input: Any,
+        input: GraphInput[InputT],
         config: Config | None = None,
         *,
-        context: Any = None,
+        context: GraphContext[ContextT] = None,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
         output_keys: str | Sequence[str] | None = None,
         interrupt_before: Sequence[str] | None = None,
@@ -348,7 +392,7 @@ class Pregel:
 
         return stream(buffer, reader, run)
 
-    async def acontinue(self, orphan: Orphan, *, context: Any = None) -> Any:
+    async def acontinue(self, orphan: Orphan, *, context: GraphContext[ContextT] = None) -> Any:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
 
         Args:

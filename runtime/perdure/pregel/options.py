@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from perdure.cache.base import BaseCache
 from perdure.checkpoint.base import BaseCheckpointSaver
 from perdure.clock import Clock
-from perdure.data import StreamMode
+from perdure.data import Durability, StreamMode
 
 
 class GraphOptions(TypedDict, total=False):
@@ -25,3 +25,19 @@ class GraphOptions(TypedDict, total=False):
     interrupt_after_nodes: str | Sequence[str]
     context_schema: Any
     debug: bool
+
+
+class RunOptions(TypedDict, total=False):
+    """The arguments of `ainvoke` that do not bear on the types of its other arguments, or of its result."""
+
+    interrupt_before: Sequence[str] | None
+    interrupt_after: Sequence[str] | None
+    durability: Durability | None
+    debug: bool | None
+
+
+class BatchOptions(RunOptions, total=False):
+    """The arguments of `ainvoke` that `abatch` passes on."""
+
+    context: Any
+    output_keys: str | Sequence[str] | None

@@ -57,9 +57,10 @@ def test_every_sync_method_does_what_its_async_one_does() -> None:
 
 
 def test_sync_methods_are_named_and_described_as_such() -> None:
-    assert Pregel.invoke.__name__ == "invoke"
-    assert Pregel.stream.__qualname__ == "Pregel.stream"
-    assert "`ainvoke`" in (Pregel.invoke.__doc__ or "")
+    cls: Any = Pregel
+    assert cls.invoke.__name__ == "invoke"
+    assert cls.stream.__qualname__ == "Pregel.stream"
+    assert "`ainvoke`" in cls.invoke.__doc__
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3), KeyboardInterrupt()], ids=repr)

@@ -212,7 +212,7 @@ async def test_private_keys_are_of_the_state_but_not_of_the_result() -> None:
     builder.add_node("a", returns({"secret": "s"})).add_edge(START, "a")
     graph = builder.compile(checkpointer=InMemorySaver())
 
-    assert await graph.ainvoke({"name": "n"}, thread()) == {"name": "n"}
+    assert dict(await graph.ainvoke({"name": "n"}, thread())) == {"name": "n"}
     assert (await graph.aget_state(thread())).values == {"name": "n", "secret": "s"}
     with pytest.warns(InvalidUpdateWarning, match="The input wrote to 'secret'"):
         await graph.ainvoke({"secret": "x"}, thread())

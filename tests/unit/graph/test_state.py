@@ -137,7 +137,7 @@ REFUSED_AT_ONCE: dict[str, tuple[Callable[[], StateGraph], str]] = {
         "':' is a reserved character and is not allowed in the node names",
     ),
     "no action": (lambda: StateGraph(State).add_node("a"), "Node 'a' has no action"),
-    "an action that cannot be called": (lambda: StateGraph(State).add_node("a", 5), "Node 'a' is 5"),
+    "an action that cannot be called": (lambda: StateGraph(State).add_node("a", 5), "Node 'a' is 5"),  # type: ignore[arg-type]
     "two branches of one name": (
         lambda: (
             builder("a").add_conditional_edges("a", lambda s: "a").add_conditional_edges("a", lambda s: "a")
@@ -349,7 +349,7 @@ def test_old_names_of_schemas_still_serve_and_warn(old: str, new: str) -> None:
 
 def test_an_unknown_keyword_is_refused_with_the_nearest() -> None:
     with pytest.raises(TypeError, match=r"keyword argument 'input_shema'\. Did you mean 'input_schema'\?"):
-        StateGraph(State, input_shema=Narrow)
+        StateGraph(State, input_shema=Narrow)  # type: ignore[call-overload]
 
 
 def test_a_schema_of_a_bare_value_is_refused_where_the_state_has_keys() -> None:

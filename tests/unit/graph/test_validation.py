@@ -206,10 +206,10 @@ async def test_what_another_schema_says_of_a_key_is_checked_when_its_node_reads_
     builder = StateGraph(Loose, input_schema=Strict).add_node("a", seen.append).add_edge(START, "a")
     assert await builder.compile().ainvoke({"name": "x"}) == {"name": "X"}
 
-    builder = StateGraph(Strict, input_schema=Loose).add_node("a", seen.append).add_edge(START, "a")
-    assert await builder.compile().ainvoke({"name": "y"}) == {"name": "Y"}
+    other = StateGraph(Strict, input_schema=Loose).add_node("a", seen.append).add_edge(START, "a")
+    assert await other.compile().ainvoke({"name": "y"}) == {"name": "Y"}
     with pytest.raises(ValidationError) as refused:
-        await builder.compile().ainvoke({"name": 1})
+        await other.compile().ainvoke({"name": 1})
     assert "While validating state key 'name' in the input of graph 'LangGraph'" in refused.value.__notes__
 
 

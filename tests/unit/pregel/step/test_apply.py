@@ -133,7 +133,7 @@ async def test_reducers_see_writes_by_node_name_then_sends_not_by_who_ended_firs
         builder.add_node(name, gates[name]).add_edge("first", name)
     sends = [Send("sent", i) for i in range(11)]
 
-    async def sent(number: int) -> Any:
+    async def sent(number: Any) -> Any:
         return {"log": [f"s{number}"]}
 
     builder.add_node("first", returns(Command(goto=sends))).add_node("sent", sent).add_edge(START, "first")

@@ -364,7 +364,7 @@ async def test_an_unknown_goto_is_refused_naming_the_nearest() -> None:
 
 
 async def test_a_goto_that_is_no_destination_is_refused() -> None:
-    said = await refusal(Command(goto=[3]), InvalidUpdateError)  # type: ignore[list-item]
+    said = await refusal(Command(goto=[3]), InvalidUpdateError)
 
     assert "Command.goto of the input gave 3 as a destination: expected a node's name, a Send, or END" in said
 

@@ -180,10 +180,10 @@ UNKNOWN: list[tuple[Any, str]] = [
     (Command(goto=START), "goes to '__start__', which is not a node"),
     (Command(goto=Send(END, {})), "Cannot send a packet to the END node"),
     (Send(END, {}), "Cannot send a packet to the END node"),
-    (Command(goto=[5]), r"Command\.goto of 'a' gave 5 as a destination"),  # type: ignore[list-item]
-    (Command(goto=5), r"Command\.goto of 'a' gave 5 as a destination"),  # type: ignore[arg-type]
-    (Command(goto=None), r"Command\.goto of 'a' gave None as a destination"),  # type: ignore[arg-type]
-    (Command(goto=[None]), r"Command\.goto of 'a' gave None as a destination"),  # type: ignore[list-item]
+    (Command(goto=[5]), r"Command\.goto of 'a' gave 5 as a destination"),
+    (Command(goto=5), r"Command\.goto of 'a' gave 5 as a destination"),
+    (Command(goto=None), r"Command\.goto of 'a' gave None as a destination"),
+    (Command(goto=[None]), r"Command\.goto of 'a' gave None as a destination"),
 ]
 
 

@@ -60,7 +60,7 @@ async def test_a_node_is_given_all_that_it_asks_for(sync: bool) -> None:
 
 
 async def test_a_writer_and_a_config_are_given_to_a_node_that_was_sent_to() -> None:
-    async def sent(number: int, writer: StreamWriter, config: RunnableConfig) -> None:
+    async def sent(number: Any, writer: StreamWriter, config: RunnableConfig) -> None:
         writer((number, config["metadata"]["langgraph_path"]))
 
     builder = StateGraph(Log).add_node("a", returns([Send("b", 1), Send("b", 2)])).add_node("b", sent)
