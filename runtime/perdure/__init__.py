@@ -16,7 +16,42 @@ from perdure.data import (
     StreamWriter,
     TimeoutPolicy,
 )
-from perdure.errors import PerdureError, failures_of
+from perdure.errors import (
+    DrawingError,
+    EmptyChannelError,
+    EmptyInputError,
+    GraphRecursionError,
+    GraphStructureWarning,
+    GraphValidationError,
+    InPlaceChangeWarning,
+    InvalidPayloadError,
+    InvalidUpdateError,
+    InvalidUpdateWarning,
+    MissingExtraError,
+    MissingNodeError,
+    MissingThreadError,
+    NoCheckpointerError,
+    NodeCancelledError,
+    NodeSignatureError,
+    NodeTimeoutError,
+    NotInNodeError,
+    OrphanTakenError,
+    PerdureDeprecationWarning,
+    PerdureError,
+    PerdureWarning,
+    RecoveryRefusedError,
+    SaverTimeoutError,
+    SaverUnavailableError,
+    SchemaError,
+    StaleRunError,
+    StoredError,
+    StreamOverflowError,
+    SyncCallError,
+    ThreadBusyError,
+    UnfencedSaverWarning,
+    UnserializableValueError,
+    failures_of,
+)
 from perdure.graph.state import CompiledStateGraph, StateGraph
 from perdure.managed import IsLastStep, RemainingSteps
 from perdure.pregel.graph import Pregel
@@ -52,8 +87,6 @@ __all__ = [
     # running it
     "CompiledStateGraph",
     "RunnableConfig",
-    "PerdureError",
-    "failures_of",
     # keeping it
     "InMemorySaver",
     "StateSnapshot",
@@ -64,4 +97,44 @@ __all__ = [
     # the layer below
     "Pregel",
     "NodeBuilder",
+    # errors: the base of all, and what failed beside the one that was raised
+    "PerdureError",
+    "failures_of",
+    # errors: building a graph, and drawing it
+    "GraphValidationError",
+    "NodeSignatureError",
+    "MissingExtraError",
+    "DrawingError",
+    # errors: calling it
+    "MissingThreadError",
+    "NoCheckpointerError",
+    "SyncCallError",
+    "EmptyInputError",
+    "RecoveryRefusedError",
+    # errors: running it
+    "InvalidUpdateError",
+    "EmptyChannelError",
+    "GraphRecursionError",
+    "NodeCancelledError",
+    "NodeTimeoutError",
+    "StreamOverflowError",
+    "StoredError",
+    "NotInNodeError",
+    "MissingNodeError",
+    "ThreadBusyError",
+    "OrphanTakenError",
+    "StaleRunError",
+    # errors: storing values
+    "UnserializableValueError",
+    "InvalidPayloadError",
+    "SaverUnavailableError",
+    "SaverTimeoutError",
+    "SchemaError",
+    # warnings
+    "PerdureWarning",
+    "InvalidUpdateWarning",
+    "PerdureDeprecationWarning",
+    "GraphStructureWarning",
+    "InPlaceChangeWarning",
+    "UnfencedSaverWarning",
 ]

@@ -87,3 +87,14 @@ def test_every_error_and_warning_can_be_caught_by_its_base() -> None:
     bases = errors.PerdureError, errors.PerdureWarning, errors.GraphBubbleUp
     assert len(named) > 30
     assert not [error for error in named if not issubclass(error, bases)]
+
+
+def test_every_error_and_warning_can_be_imported_from_the_package() -> None:
+    named = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.PerdureError | errors.PerdureWarning)
+    }
+
+    assert named <= set(perdure.__all__)
+    assert all(getattr(perdure, name) is getattr(errors, name) for name in named)
