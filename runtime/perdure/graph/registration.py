@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, TypeVar, get_origin
+
+from typing_extensions import TypeAliasType
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.last_value import LastValue
 from perdure.constants import ROOT
-from perdure.errors import GraphValidationError
+from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.graph.description import Description
-from perdure.graph.schema.kinds import Schema, check_schema, name_of_schema, schema_of
+from perdure.graph.schema.declaration import Schema, check_schema, schema_of
+from perdure.graph.schema.kinds import name_of_schema
 from perdure.managed import ManagedValue
 
 
@@ -69,3 +73,15 @@ def _add_managed(graph: Description, key: str, value: type[ManagedValue]) -> Non
     known = graph.channels.get(key) or graph.managed.setdefault(key, value)
     if known is not value:
         raise GraphValidationError(f"Managed value {key!r} already exists with a different type.")
+
+
+def warn_if_no_type(schema: Any) -> None:
+    """Warn of a state schema that is no type, on behalf of StateGraph's constructor."""
+    if isinstance(schema, type | TypeAliasType | TypeVar) or get_origin(schema) is not None:
+        return
+    warnings.warn(
+        f"Invalid state_schema: {schema!r}. Expected a type or Annotated[type, reducer]. What a run is "
+        "called with is taken as the whole state.",
+        PerdureWarning,
+        stacklevel=3,
+    )

@@ -7,9 +7,7 @@ import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Generic, Literal, Self, TypeVar, Unpack, get_origin, overload
-
-from typing_extensions import TypeAliasType
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
@@ -20,35 +18,26 @@ from perdure.data import CachePolicy
 from perdure.errors import (
     GraphStructureWarning,
     GraphValidationError,
-    PerdureWarning,
 )
-from perdure.graph.actions import name_of
-from perdure.graph.branches import branch_of
-from perdure.graph.callables import Action, Path, Runs
-from perdure.graph.checks import (
+from perdure.graph.actions.action_types import Action, Path, Runs
+from perdure.graph.actions.branches import branch_of
+from perdure.graph.actions.names import name_of
+from perdure.graph.actions.runnables import action_of
+from perdure.graph.arguments import OlderSchemas, labels_of, renamed, renamed_schemas, starts_of
+from perdure.graph.checks.compile_arguments import (
     check_cache,
     check_checkpointer,
-    check_edge,
-    check_graph,
     check_renamed,
     interrupt_nodes,
 )
-from perdure.graph.compile import plan_of
+from perdure.graph.checks.edges import check_edge, check_graph
+from perdure.graph.checks.nodes import check_destinations, check_name
+from perdure.graph.checks.structure import structure_warnings
+from perdure.graph.compilation.plan import plan_of
 from perdure.graph.compiled import CompiledStateGraph
 from perdure.graph.description import NodeDefaults, StateBranch, StateNode
-from perdure.graph.node_defaults import (
-    OlderSchemas,
-    check_destinations,
-    check_name,
-    labels_of,
-    renamed,
-    renamed_schemas,
-    starts_of,
-)
-from perdure.graph.registration import register, register_schemas
-from perdure.graph.runnables import action_of
+from perdure.graph.registration import register, register_schemas, warn_if_no_type
 from perdure.graph.schema.fields import Cell
-from perdure.graph.structure import structure_warnings
 from perdure.managed import ManagedValue
 from perdure.pregel.parameters import ClassSchema, ContextT, InputT, MappingSchema, OutputT_co, StateT
 from perdure.pregel.plan.policies import Retry, Timeout, checked_cache_policy, retry_policies, timeout_policy
@@ -145,7 +134,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         self.defaults = NodeDefaults()
         self.compiled = False
         register_schemas(self)
-        _warn_if_no_type(state_schema)
+        warn_if_no_type(state_schema)
 
     def add_node(
         self,
@@ -402,14 +391,3 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
 
 def _either(schema: Any, default: Any) -> Any:
     return default if schema is None else schema
-
-
-def _warn_if_no_type(schema: Any) -> None:
-    if isinstance(schema, type | TypeAliasType | TypeVar) or get_origin(schema) is not None:
-        return
-    warnings.warn(
-        f"Invalid state_schema: {schema!r}. Expected a type or Annotated[type, reducer]. What a run is "
-        "called with is taken as the whole state.",
-        PerdureWarning,
-        stacklevel=3,
-    )

@@ -14,7 +14,7 @@ from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.plan.builder import ChannelWrite, NodeBuilder, PregelNode
 from perdure.pregel.plan.names import check_characters, names_of, nearest
-from perdure.pregel.plan.plan import NodeSpec, Plan, Reader
+from perdure.pregel.plan.plan import InputReader, NodeSpec, Plan
 from perdure.pregel.plan.policies import policies_of
 
 Names = str | Sequence[str]
@@ -147,7 +147,7 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
         action=node.action or _hand_on,
         calling=node.calling,
         triggers=node.triggers,
-        reader=Reader(bare=node.channels) if isinstance(node.channels, str) else Reader(keys=node.channels),
+        reader=_reader(node.channels),
         writer=_writer(node.writes),
         policies=policies_of(
             name,
@@ -159,6 +159,10 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
         tags=node.tags,
         metadata=node.metadata,
     )
+
+
+def _reader(channels: str | tuple[str, ...]) -> InputReader:
+    return InputReader(bare=channels) if isinstance(channels, str) else InputReader(keys=channels)
 
 
 def _hand_on(given: Any) -> Any:

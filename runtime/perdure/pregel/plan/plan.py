@@ -39,8 +39,8 @@ class Calling(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
-    """How an input is made of the state. None in place of a Reader gives the whole state as a dict.
+class InputReader:
+    """How an input is made of the state. None in place of a InputReader gives the whole state as a dict.
 
     Attributes:
         keys: the state keys that it has, in their order, where they have a value; None: all.
@@ -85,7 +85,7 @@ class Branch:
     name: str
     path: Callable[..., Any]
     ends: Mapping[Hashable, str] | None = None
-    reader: Reader | None = None
+    reader: InputReader | None = None
     sees_result: bool = False
     injects: tuple[tuple[str, Injected], ...] = ()
 
@@ -110,7 +110,7 @@ class NodeSpec:
     triggers: tuple[str, ...]
     edges: tuple[tuple[str, Any], ...] = ()
     branches: tuple[Branch, ...] = ()
-    reader: Reader | None = None
+    reader: InputReader | None = None
     injects: tuple[tuple[str, Injected], ...] = ()
     writer: Callable[[Any], list[tuple[str, Any]]] | None = None
     policies: Policies | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.channels.base import shallow_copy
-from perdure.pregel.plan.plan import Reader
+from perdure.pregel.plan.plan import InputReader
 from perdure.pregel.step.state import ThreadState
 from perdure.pregel.step.task import Superstep
 
@@ -14,7 +14,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def read(
-    reader: Reader | None,
+    reader: InputReader | None,
     state: ThreadState,
     superstep: Superstep,
     written: Mapping[str, Any] = _NOTHING,

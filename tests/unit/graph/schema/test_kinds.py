@@ -19,7 +19,8 @@ from perdure.channels.last_value import LastValue
 from perdure.channels.topic import Topic
 from perdure.constants import MISSING
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.schema.kinds import Kind, kind_of, schema_of
+from perdure.graph.schema.declaration import schema_of
+from perdure.graph.schema.kinds import Kind, kind_of
 from perdure.managed import IsLastStep, RemainingSteps
 
 Element = TypeVar("Element")

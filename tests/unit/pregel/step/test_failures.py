@@ -17,7 +17,7 @@ from perdure.data import CachePolicy
 from perdure.errors import GraphBubbleUp, failures_of
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan.plan import Reader
+from perdure.pregel.plan.plan import InputReader
 from perdure.pregel.step.failures import add_note, unwrapped
 from tests.unit.pregel.graphs import Action, Gate, Log, Runs, chain, fails, fan, settle, thread
 from tests.unit.pregel.savers import WatchedSaver
@@ -336,7 +336,7 @@ async def test_the_note_of_an_input_that_cannot_be_built_names_the_task() -> Non
         raise ValueError("no such state")
 
     graph = chain(["a"]).compile()
-    nodes = {**graph.plan.nodes, "a": replace(graph.plan.nodes["a"], reader=Reader(build=build))}
+    nodes = {**graph.plan.nodes, "a": replace(graph.plan.nodes["a"], reader=InputReader(build=build))}
     with pytest.raises(ValueError, match="no such state") as raised:
         await Pregel.from_plan(replace(graph.plan, nodes=nodes)).ainvoke({})
 

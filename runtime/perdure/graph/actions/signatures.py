@@ -1,36 +1,18 @@
-"""What a node's action or a conditional edge's path is named, and what it must be."""
+"""Signatures of actions and paths: they are called with the state and what they ask for by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, get_origin
 
 from perdure.config import RunnableConfig
 from perdure.data import NodeError
-from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.injection import INJECTED_NAMES
-from perdure.graph.schema.hints import NO_HINT, first_parameter, hint_of
+from perdure.errors import NodeSignatureError
+from perdure.graph.actions.annotations import NO_HINT, first_parameter, hint_of
+from perdure.graph.actions.injection import INJECTED_NAMES
 from perdure.pregel.plan.callables import check_callable, signature_of
 from perdure.pregel.plan.plan import Injected
-from perdure.pregel.plan.runnables import is_runnable
 from perdure.runtime import Runtime
-
-
-def name_of(action: Any, default: str | None = None) -> str:
-    """What `get_name` of a runnable says; a function's own name, or that of the class of an object.
-
-    With a `default`, lambdas are named so, for want of a name of their own.
-    """
-    if is_runnable(action):
-        get_name = getattr(action, "get_name", None)
-        return str(get_name()) if callable(get_name) else type(action).__name__
-    if not callable(action):
-        raise GraphValidationError(f"Expected a function or another callable, got {action!r}.")
-    if isinstance(action, partial):
-        return name_of(action.func, default)
-    name = getattr(action, "__name__", None) or type(action).__name__
-    return default if default is not None and name == "<lambda>" else str(name)
 
 
 def check_action(

@@ -12,7 +12,7 @@ from typing import Any, Final, ForwardRef, Union, get_args, get_origin
 
 from perdure.data import StreamWriter
 from perdure.errors import PerdureWarning
-from perdure.graph.schema.hints import NO_HINT, first_parameter, hint_of
+from perdure.graph.actions.annotations import NO_HINT, first_parameter, hint_of
 from perdure.pregel.plan.callables import signature_of
 from perdure.pregel.plan.plan import Injected
 

@@ -11,7 +11,8 @@ import pytest
 from perdure.config import RunnableConfig
 from perdure.data import NodeError
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.actions import check_action, check_path, name_of
+from perdure.graph.actions.names import name_of
+from perdure.graph.actions.signatures import check_action, check_path
 from perdure.runtime import Runtime
 
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 from perdure.errors import GraphValidationError
-from perdure.graph.actions import check_path, name_of
-from perdure.graph.callables import Path
+from perdure.graph.actions.action_types import Path
+from perdure.graph.actions.annotations import hint_of, input_schema_of
+from perdure.graph.actions.injection import injections_of
+from perdure.graph.actions.names import name_of
+from perdure.graph.actions.signatures import check_path
 from perdure.graph.description import StateBranch
-from perdure.graph.injection import injections_of
-from perdure.graph.schema.hints import hint_of, input_schema_of
 from perdure.pregel.plan.plan import Injected
 from perdure.pregel.plan.runnables import invocation_of, is_runnable
 

@@ -10,9 +10,9 @@ from typing import Any
 from perdure.aio.gathering import all_of
 from perdure.aio.threads import in_thread
 from perdure.constants import ROOT
-from perdure.graph.actions import check_action
-from perdure.graph.injection import injections_of
-from perdure.graph.schema.hints import destinations_of, input_schema_of
+from perdure.graph.actions.annotations import destinations_of, input_schema_of
+from perdure.graph.actions.injection import injections_of
+from perdure.graph.actions.signatures import check_action
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan.callables import calling_of
 from perdure.pregel.plan.plan import Calling, Injected

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.constants import END, START
+from perdure.graph.checks.structure import structure_warnings
 from perdure.graph.description import StateNode
 from perdure.graph.state import StateGraph
-from perdure.graph.structure import structure_warnings
 from perdure.pregel.plan.plan import Calling
 
 

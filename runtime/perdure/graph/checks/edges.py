@@ -1,17 +1,14 @@
-"""Whether a graph hangs together: what compile() refuses."""
+"""Checks of edges: each leads from a node to a node."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Sequence
 from typing import Any
 
-from perdure.cache.base import BaseCache
-from perdure.checkpoint.base import BaseCheckpointSaver
-from perdure.constants import END, RESERVED_NODE_NAMES, START, join_channel
+from perdure.constants import END, START, join_channel
 from perdure.errors import GraphValidationError
 from perdure.graph.description import Description
-from perdure.pregel.plan.names import EVERY_NODE, nearest
+from perdure.pregel.plan.names import nearest
 
 
 def check_graph(graph: Description) -> None:
@@ -94,69 +91,3 @@ def _check_end(start: Any, end: Any) -> None:
             f"An edge ends at one node; that from {start!r} ends at {end!r}. Call add_edge once for each."
         )
     raise GraphValidationError(f"An edge ends at a node's name; that from {start!r} ends at {end!r}.")
-
-
-def check_checkpointer(checkpointer: Any) -> None:
-    """Refuse what is not a saver, False or None."""
-    if isinstance(checkpointer, AbstractAsyncContextManager | AbstractContextManager) and not isinstance(
-        checkpointer, BaseCheckpointSaver
-    ):
-        raise TypeError(
-            "Invalid checkpointer provided: this is what opens one. Write `async with "
-            "PostgresSaver.from_conn_string(...) as saver:` and compile with `checkpointer=saver`."
-        )
-    if checkpointer is True or not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
-        raise TypeError(
-            "Invalid checkpointer provided. Expected an instance of `BaseCheckpointSaver`, `False`, or "
-            f"`None`. Received {type(checkpointer).__name__}: {checkpointer!r}."
-        )
-
-
-def check_cache(cache: Any) -> None:
-    """Refuse what is not a cache."""
-    if cache is not None and not isinstance(cache, BaseCache):
-        raise TypeError(
-            "Invalid cache provided. Expected an instance of `BaseCache`, such as InMemoryCache(), or "
-            f"`None`. Received {type(cache).__name__}: {cache!r}."
-        )
-
-
-def interrupt_nodes(graph: Description, said_by: str, names: Any) -> str | tuple[str, ...]:
-    """The nodes at which a compiled graph interrupts: "*" for all, else names that were found to exist."""
-    if names is None:
-        return ()
-    if isinstance(names, str):
-        if names == EVERY_NODE:
-            return EVERY_NODE
-        raise GraphValidationError(
-            f'{said_by} is a list of node names, or "*" for all; got {names!r}. Write [{names!r}].'
-        )
-    for name in names:
-        if name not in graph.nodes:
-            raise GraphValidationError(f"Interrupt node `{name}` not found")
-    return tuple(names)
-
-
-def check_renamed(graph: Description, renamed: Mapping[str, str]) -> None:
-    """Refuse a mapping of old names to new ones that leaves open which node goes on."""
-    known: dict[str, str] = {}
-    for old, new in renamed.items():
-        if new not in graph.nodes:
-            raise GraphValidationError(
-                f"compile(renamed=...) says that node {old!r} is {new!r} now, which is not a node."
-                + nearest(new, graph.nodes)
-            )
-        if old in graph.nodes:
-            raise GraphValidationError(
-                f"compile(renamed=...) says that node {old!r} is {new!r} now, but the graph has a node "
-                f"{old!r}: a stored thread could mean either. Map old names to what they are called at last, "
-                "and give a name that stored threads still use to no other node."
-            )
-        if old in RESERVED_NODE_NAMES:
-            raise GraphValidationError(f"compile(renamed=...) names {old!r}, which never was a node.")
-        other = known.setdefault(new, old)
-        if other != old:
-            raise GraphValidationError(
-                f"compile(renamed=...) says of both {other!r} and {old!r} that they are {new!r} now: what "
-                "each of them still had to do could not be told apart."
-            )

@@ -13,19 +13,19 @@ from perdure.channels.named_barrier_value_after_finish import NamedBarrierValueA
 from perdure.channels.topic import Topic
 from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
+from perdure.graph.actions.runnables import run_below
+from perdure.graph.compilation.inputs import accept_of
+from perdure.graph.compilation.json_schema import schema_maker
+from perdure.graph.compilation.policies import handlers_of, node_policies
+from perdure.graph.compilation.readers import context_of, output_of, readers_of
+from perdure.graph.compilation.validation import Checks
 from perdure.graph.description import Description, StateBranch, StateNode
-from perdure.graph.inputs import accept_of
-from perdure.graph.json_schema import schema_maker
-from perdure.graph.policies import handlers_of, node_policies
-from perdure.graph.readers import context_of, output_of, readers_of
-from perdure.graph.runnables import run_below
-from perdure.graph.validation import Checks
-from perdure.pregel.plan.plan import Branch, Calling, NodeSpec, Plan, Reader
+from perdure.pregel.plan.plan import Branch, Calling, InputReader, NodeSpec, Plan
 
-_READ_INPUT = Reader(bare=START)
+_READ_INPUT = InputReader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)
 
-Readers = Mapping[Any, Reader | None]
+Readers = Mapping[Any, InputReader | None]
 
 
 def plan_of(
@@ -69,7 +69,7 @@ def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
     handlers = handlers_of(graph)
     leaving, joining = _edges_by_source(graph), _joins_by_end(graph)
 
-    def spec(name: str, node: StateNode, triggers: tuple[str, ...], reader: Reader | None) -> NodeSpec:
+    def spec(name: str, node: StateNode, triggers: tuple[str, ...], reader: InputReader | None) -> NodeSpec:
         schema = graph.state_schema if node.input_schema is None else node.input_schema
         return NodeSpec(
             name=name,
@@ -110,12 +110,12 @@ def _joins_by_end(graph: Description) -> dict[str, list[str]]:
     return joining
 
 
-def _reader(graph: Description, node: StateNode, readers: Readers) -> Reader | None:
+def _reader(graph: Description, node: StateNode, readers: Readers) -> InputReader | None:
     """How a node's input is made; a compiled graph's, of the keys that it shares with the state."""
     if node.input_schema is not None:
         return readers[node.input_schema]
     if node.subgraph is not None and ROOT not in graph.channels:
-        return Reader(keys=tuple(key for key in graph.channels if key in node.subgraph.plan.input_keys))
+        return InputReader(keys=tuple(key for key in graph.channels if key in node.subgraph.plan.input_keys))
     return readers[graph.state_schema]
 
 
@@ -127,7 +127,7 @@ def _branches(graph: Description, source: str, readers: Readers, schema: Any) ->
     )
 
 
-def _branch(branch: StateBranch, reader: Reader | None) -> Branch:
+def _branch(branch: StateBranch, reader: InputReader | None) -> Branch:
     """A path without a schema of its own sees, beside the state, whatever else its node returned."""
     return Branch(
         name=branch.name,

@@ -14,7 +14,7 @@ from perdure.config import RunnableConfig
 from perdure.constants import END, START
 from perdure.data import Command, Send
 from perdure.errors import GraphValidationError, InvalidUpdateWarning, NodeSignatureError
-from perdure.graph.branches import branch_of, returns_several
+from perdure.graph.actions.branches import branch_of, returns_several
 from perdure.graph.state import StateGraph
 from perdure.runtime import Runtime
 

@@ -9,30 +9,30 @@ from typing import Any
 from pydantic import BaseModel
 
 from perdure.constants import ROOT
+from perdure.graph.compilation.validation import Checks
 from perdure.graph.description import Description
 from perdure.graph.schema.kinds import Kind, class_of, kind_of, name_of_schema
-from perdure.graph.validation import Checks
-from perdure.pregel.plan.plan import Reader
+from perdure.pregel.plan.plan import InputReader
 from perdure.pregel.step.failures import add_note
 
 
-def readers_of(checks: Checks) -> dict[Any, Reader | None]:
+def readers_of(checks: Checks) -> dict[Any, InputReader | None]:
     """A reader for each schema of a graph."""
     return {schema: reader_of(checks, schema) for schema in checks.graph.schemas}
 
 
-def reader_of(checks: Checks, schema: Any) -> Reader | None:
+def reader_of(checks: Checks, schema: Any) -> InputReader | None:
     """How an input of this schema is made; None if it is the whole state as a dict."""
     graph = checks.graph
     kind, cells = kind_of(schema), graph.schemas[schema]
     if kind is Kind.BARE:
-        return Reader(bare=ROOT)
+        return InputReader(bare=ROOT)
     managed = tuple((key, graph.managed[key]) for key in cells if key in graph.managed)
     keys = None if graph.channels.keys() <= cells.keys() else tuple(k for k in cells if k in graph.channels)
     if kind is Kind.MAPPING:
-        return None if keys is None and not managed else Reader(keys=keys, managed=managed)
+        return None if keys is None and not managed else InputReader(keys=keys, managed=managed)
     build = checks.model_of(schema) if kind is Kind.MODEL else _constructor(schema)
-    return Reader(keys=keys, managed=managed, build=build)
+    return InputReader(keys=keys, managed=managed, build=build)
 
 
 def _constructor(schema: Any) -> Callable[[dict[str, Any]], Any]:

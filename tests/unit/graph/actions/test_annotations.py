@@ -13,14 +13,14 @@ import typing_extensions
 from pydantic import BaseModel
 
 from perdure.data import Command
-from perdure.graph.branches import declared_ends
-from perdure.graph.schema.hints import (
+from perdure.graph.actions.annotations import (
     NO_HINT,
     destinations_of,
     first_parameter,
     hint_of,
     input_schema_of,
 )
+from perdure.graph.actions.branches import declared_ends
 from perdure.pregel.plan.callables import signature_of
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pydantic_core.core_schema import any_schema, no_info_plain_validator_functi
 
 from perdure.channels.base import BaseChannel
 from perdure.constants import ROOT
+from perdure.graph.compilation.validation import HOLDS_ONE_VALUE, Checks, Validate
 from perdure.graph.schema.kinds import Kind, kind_of
-from perdure.graph.validation import HOLDS_ONE_VALUE, Checks, Validate
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.objects import mapping_of
 

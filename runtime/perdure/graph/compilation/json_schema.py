@@ -14,7 +14,8 @@ from pydantic_core import CoreSchema
 from perdure.constants import ROOT
 from perdure.errors import GraphValidationError
 from perdure.graph.description import Description
-from perdure.graph.schema.kinds import Kind, class_of, is_typed_dict, kind_of, schema_of
+from perdure.graph.schema.declaration import schema_of
+from perdure.graph.schema.kinds import Kind, class_of, is_typed_dict, kind_of
 from perdure.graph.schema.typed_dicts import LENIENT, adapter_of, made_over
 from perdure.pregel.plan.plan import Described
 

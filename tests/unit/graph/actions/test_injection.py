@@ -12,7 +12,7 @@ import pytest
 from perdure.config import RunnableConfig
 from perdure.data import NodeError, StreamWriter
 from perdure.errors import PerdureWarning
-from perdure.graph.injection import injections_of
+from perdure.graph.actions.injection import injections_of
 from perdure.runtime import Runtime
 
 if TYPE_CHECKING:

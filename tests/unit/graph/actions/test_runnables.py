@@ -14,10 +14,10 @@ from perdure.config import RunnableConfig
 from perdure.constants import ROOT, START
 from perdure.data import Send
 from perdure.errors import GraphValidationError, NodeSignatureError
-from perdure.graph.runnables import action_of
+from perdure.graph.actions.runnables import action_of
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
-from perdure.pregel.plan.plan import Reader
+from perdure.pregel.plan.plan import InputReader
 from perdure.runtime import get_config
 from tests.unit.pregel.graphs import Log, Runs, chain, logs, thread
 from tests.unit.pregel.savers import WatchedSaver
@@ -284,7 +284,7 @@ async def test_a_graph_whose_state_is_one_value_is_given_it_whole_and_returns_it
     child = StateGraph(int).add_node(double).add_edge(START, "double").compile()
     graph = StateGraph(int).add_node("child", child).add_edge(START, "child").compile()
 
-    assert graph.plan.nodes["child"].reader == Reader(bare=ROOT)
+    assert graph.plan.nodes["child"].reader == InputReader(bare=ROOT)
     assert await graph.ainvoke(4) == 8
 
 
@@ -298,7 +298,7 @@ async def test_what_a_graph_of_keys_returns_is_the_one_value_of_the_state_around
 def test_a_graph_below_keys_is_given_those_that_it_shares() -> None:
     builder = StateGraph(Log).add_node("child", inner()).add_edge(START, "child")
 
-    assert builder.compile().plan.nodes["child"].reader == Reader(keys=("log", "x"))
+    assert builder.compile().plan.nodes["child"].reader == InputReader(keys=("log", "x"))
 
 
 # Finding them

@@ -1,0 +1,25 @@
+"""Names of nodes and conditional edges that are not given one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from perdure.errors import GraphValidationError
+from perdure.pregel.plan.runnables import is_runnable
+
+
+def name_of(action: Any, default: str | None = None) -> str:
+    """What `get_name` of a runnable says; a function's own name, or that of the class of an object.
+
+    With a `default`, lambdas are named so, for want of a name of their own.
+    """
+    if is_runnable(action):
+        get_name = getattr(action, "get_name", None)
+        return str(get_name()) if callable(get_name) else type(action).__name__
+    if not callable(action):
+        raise GraphValidationError(f"Expected a function or another callable, got {action!r}.")
+    if isinstance(action, partial):
+        return name_of(action.func, default)
+    name = getattr(action, "__name__", None) or type(action).__name__
+    return default if default is not None and name == "<lambda>" else str(name)

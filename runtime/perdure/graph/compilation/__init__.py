@@ -1,0 +1,1 @@
+"""Compilation: a Plan is made of a description."""
