@@ -6,10 +6,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self
 
-Value = TypeVar("Value")
-Update = TypeVar("Update")
+from typing_extensions import TypeVar
+
+Value = TypeVar("Value", default=Any)
+Update = TypeVar("Update", default=Any)
 
 _COPIERS: dict[type, Callable[[Any], Any]] = {
     list: list.copy,

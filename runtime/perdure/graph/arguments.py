@@ -1,4 +1,4 @@
-"""What add_node and add_edge are told: names, destinations, starts, and older names for the same."""
+"""Arguments of StateGraph's methods, in one form: older names, destinations, starts of edges."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ _OLDER_SCHEMAS: Final = {
 
 
 def renamed_schemas(by_old: Mapping[str, Any], by_new: Mapping[str, Any]) -> dict[str, Any]:
-    """What StateGraph was given by older names of its parameters and by those of today, by the latter."""
+    """Merge the schemas that StateGraph was given by older names of its parameters into the others.
+
+    Raises:
+        TypeError: StateGraph never had a parameter of this name.
+        GraphValidationError: a schema was given by both of its names.
+    """
     given = dict(by_new)
     for old, value in by_old.items():
         if old not in _OLDER_SCHEMAS:
@@ -39,7 +44,10 @@ def renamed_schemas(by_old: Mapping[str, Any], by_new: Mapping[str, Any]) -> dic
 
 
 def renamed(old: str, by_old: Any, new: str, by_new: Any, *, stacklevel: int = 3) -> Any:
-    """What was given by either name of a parameter, with a warning if it was the older one."""
+    """Return the argument that was given by either name of a parameter; warn if it was the older one.
+
+    Raises GraphValidationError if there are two.
+    """
     if by_old is None:
         return by_new
     if by_new is not None:
@@ -49,23 +57,23 @@ def renamed(old: str, by_old: Any, new: str, by_new: Any, *, stacklevel: int = 3
 
 
 def labels_of(destinations: Mapping[str, str] | Sequence[str] | None) -> dict[str, str | None] | None:
-    """Destinations by name, with the labels that were given; None if none were."""
+    """Return destinations by name, each with its label or None; None if no destinations are given."""
     if destinations is None:
         return None
     if isinstance(destinations, str):
         raise GraphValidationError(
             f"destinations is the text {destinations!r}; expected a tuple of names, or a dict of labels by "
-            "name."
+            f"name. Write ({destinations!r},)."
         )
     return dict(destinations) if isinstance(destinations, Mapping) else dict.fromkeys(destinations)
 
 
 def starts_of(start: str | Iterable[str], end: str) -> str | tuple[str, ...]:
-    """The node that an edge starts from, or those that a join waits for.
+    """Return the node that an edge starts from, or a tuple of those that a join waits for.
 
-    A set has no order that the next process would share: it is sorted.
+    A set is sorted: its own order would be another one in the next process.
 
-    Raises GraphValidationError for what is no name among several.
+    Raises GraphValidationError if a join is to wait for something that is not a name.
     """
     if isinstance(start, str) or not isinstance(start, Iterable):
         return start
@@ -73,7 +81,7 @@ def starts_of(start: str | Iterable[str], end: str) -> str | tuple[str, ...]:
     for name in starts:
         if not isinstance(name, str):
             raise GraphValidationError(
-                f"An edge starts at a node's name, or at a list of names; that to {end!r} has {name!r} among "
-                "them."
+                f"An edge starts at a node's name, or at a list of names, but the edge to {end!r} starts at "
+                f"{name!r}."
             )
     return tuple(sorted(starts)) if isinstance(start, Set) else starts

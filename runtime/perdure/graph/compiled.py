@@ -22,9 +22,11 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT_co]):
     """A graph that was compiled from a StateGraph: it can be run, and drawn.
 
     Attributes:
+        builder: the StateGraph that it was compiled from.
         outline: the description as it was compiled, for drawings.
     """
 
+    builder: Description
     outline: Outline
 
     @classmethod

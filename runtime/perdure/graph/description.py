@@ -10,7 +10,8 @@ from perdure.channels.base import BaseChannel
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.graph.schema.fields import Cell
 from perdure.managed import ManagedValue
-from perdure.pregel.plan.plan import Calling, Injected
+from perdure.pregel.graph import Pregel
+from perdure.pregel.plan.plan import Calling, Injections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,18 +19,23 @@ class StateNode:
     """A node as described.
 
     Attributes:
-        action: called with the node's input, and with the parameters that `injects` names.
-        input_schema: what its input is made as.
-        destinations: where it declares to go, beside its edges, with the labels to draw; None: it does
-            not say.
-        retry_policy, cache_policy, timeout, error_handler: None leaves it to the graph's defaults.
+        action: a function of the node's input and of the parameters that `injects` names.
+        calling: the way in which the action is called.
+        input_schema: the schema of its input; None: the state's.
+        injects: the parameters of the action that are given something else than its input.
+        defer: whether it waits until nothing else is left to run.
+        metadata: its user's part of the metadata in its config.
+        destinations: the nodes that it declares to go to, beside its edges, with the labels to draw;
+            None: it declares none.
+        retry_policy, cache_policy, timeout: its policies; None: the graph's defaults.
+        error_handler: the hidden node that runs in its place when it has failed; None: the graph's default.
         subgraph: the compiled graph that the node is, if it is one.
     """
 
     action: Callable[..., Any]
     calling: Calling
     input_schema: Any = None
-    injects: tuple[tuple[str, Injected], ...] = ()
+    injects: Injections = ()
     defer: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
     destinations: Mapping[str, str | None] | None = None
@@ -37,12 +43,12 @@ class StateNode:
     cache_policy: CachePolicy | None = None
     timeout: TimeoutPolicy | None = None
     error_handler: str | None = None
-    subgraph: Any = None
+    subgraph: Pregel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDefaults:
-    """What holds for nodes that do not say otherwise; see StateNode."""
+    """The policies of nodes without their own; see StateNode."""
 
     retry_policy: tuple[RetryPolicy, ...] | None = None
     cache_policy: CachePolicy | None = None
@@ -50,9 +56,9 @@ class NodeDefaults:
     error_handler: str | None = None
 
     def over(self, earlier: NodeDefaults) -> NodeDefaults:
-        """These, and the earlier ones where these say nothing."""
-        said = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(earlier, **{name: value for name, value in said.items() if value is not None})
+        """Return these defaults, with the earlier ones in place of those that are None."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(earlier, **{name: value for name, value in given.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +66,11 @@ class StateBranch:
     """A conditional edge as described.
 
     Attributes:
-        ends: what the path returns to the node meant; None if it returns names of nodes, any of them.
-        input_schema: what the path's input is made as; None: what the source node's is.
-        several: whether the path declares that it returns a list.
+        path: a function of the state and of the parameters that `injects` names.
+        ends: the destinations, by the values that the path returns; None: it may return any node's name.
+        input_schema: the schema of the path's input; None: that of its source node.
+        several: whether the path is annotated to return a list.
+        injects: the parameters of the path that are given something else than the state.
     """
 
     name: str
@@ -70,7 +78,7 @@ class StateBranch:
     ends: Mapping[Hashable, str] | None = None
     input_schema: Any = None
     several: bool = False
-    injects: tuple[tuple[str, Injected], ...] = ()
+    injects: Injections = ()
 
 
 class Description(Protocol):
@@ -87,7 +95,7 @@ class Description(Protocol):
     context_schema: Any
     input_schema: Any
     output_schema: Any
-    channels: dict[str, BaseChannel[Any, Any]]
+    channels: dict[str, BaseChannel]
     managed: dict[str, type[ManagedValue]]
     schemas: dict[Any, dict[str, Cell]]
     nodes: dict[str, StateNode]

@@ -50,8 +50,8 @@ def register(graph: Description, schema: Any, *, managed: bool = True) -> None:
 def _check_declared(graph: Description, schema: Any, declared: Schema, managed: bool) -> None:
     if ROOT in declared.channels and graph.channels and ROOT not in graph.channels:
         raise GraphValidationError(
-            f"{name_of_schema(schema)} is the type of a bare value, but the state of this graph has "
-            "keys: a node with it would have nothing to read. Give the schema keys."
+            f"{name_of_schema(schema)} is the type of a bare value, but the state of this graph has keys. "
+            "Use a schema with keys."
         )
     if declared.managed and not managed:
         raise GraphValidationError(
@@ -60,7 +60,7 @@ def _check_declared(graph: Description, schema: Any, declared: Schema, managed: 
         )
 
 
-def _add_channel(graph: Description, key: str, channel: BaseChannel[Any, Any]) -> None:
+def _add_channel(graph: Description, key: str, channel: BaseChannel) -> None:
     plain = type(channel) is LastValue
     if key in graph.managed and plain:
         return

@@ -1,4 +1,4 @@
-"""StateGraph: describing a graph, and making a Plan of it."""
+"""StateGraph: the description of a graph, step by step, until it is compiled."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from perdure.graph.checks.compile_arguments import (
     interrupt_nodes,
 )
 from perdure.graph.checks.edges import check_edge, check_graph
-from perdure.graph.checks.nodes import check_destinations, check_name
+from perdure.graph.checks.nodes import check_destinations, check_name, check_sequence
 from perdure.graph.checks.structure import structure_warnings
 from perdure.graph.compilation.plan import plan_of
 from perdure.graph.compiled import CompiledStateGraph
@@ -52,6 +52,8 @@ NodeInputT = TypeVar("NodeInputT", bound=MappingSchema | ClassSchema)
 
 class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
     """A graph of nodes that read and update one typed state.
+
+    Its type parameters are the types of the state, the context, the input and the output.
 
     Example:
         >>> from typing import TypedDict
@@ -103,16 +105,19 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         output_schema: type[OutputT_co] | None = None,
         **deprecated: Unpack[OlderSchemas],
     ) -> None:
-        """Describe a graph over a state.
+        """Begin the description of a graph.
 
         Args:
             state_schema: a TypedDict, a dataclass, a pydantic model, or the type of a bare value, which
                 is then the whole state.
-            context_schema: a dataclass, a pydantic model or a TypedDict; what runs are called with as
-                `context` may be a dict of its fields.
-            input_schema: the keys that an input may write; default: those of the state schema.
-            output_schema: the keys that a result shows; default: those of the state schema.
+            context_schema: a dataclass, a pydantic model or a TypedDict. The `context` of a run may be a
+                dict of its fields.
+            input_schema: a schema with the keys that an input may write; default: the state schema.
+            output_schema: a schema with the keys that a result shows; default: the state schema.
             deprecated: `config_schema`, `input` and `output`, older names of the other three.
+
+        Raises:
+            GraphValidationError: the schemas contradict each other, or one of them cannot be a schema.
         """
         schemas = {
             "context_schema": context_schema,
@@ -124,7 +129,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         self.context_schema = schemas["context_schema"]
         self.input_schema = _either(schemas["input_schema"], state_schema)
         self.output_schema = _either(schemas["output_schema"], state_schema)
-        self.channels: dict[str, BaseChannel[Any, Any]] = {}
+        self.channels: dict[str, BaseChannel] = {}
         self.managed: dict[str, type[ManagedValue]] = {}
         self.schemas: dict[Any, dict[str, Cell]] = {}
         self.nodes: dict[str, StateNode] = {}
@@ -155,23 +160,29 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         """Add a node: `add_node(action)`, named after the action, or `add_node(name, action)`.
 
         An action is a sync or async function, an object with `ainvoke` or `invoke`, a compiled graph, or a
-        dict of these, which run side by side. It is given the state, and returns a mapping of the
-        keys it changes, a Command, or None. Sync functions run in a worker thread. By the names of
-        further parameters a function asks for `config`, `runtime`, `writer`, `store`, `previous`, `error`.
+        dict of these, which run side by side. It receives the state, and returns a mapping of the keys
+        that it changes, a Command, or None. Sync functions run in a worker thread. A function asks for
+        more by the names of its other parameters: `config`, `runtime`, `writer`, `store`, `previous`,
+        `error`.
 
         Args:
             defer: wait until nothing else is left to run.
-            metadata: added to that in the config of the node, and of what runs below it.
-            input_schema: the part of the state that it is given; its keys are added to the state's. Default:
-                what the first parameter is annotated with, if that is a schema, else the state.
-            retry_policy: whether it is run again when it fails; of several, the first that matches.
-            cache_policy: whether a result of an earlier run may stand for that of this one.
-            error_handler: an action that runs in its place when it has failed, on the same input.
-            destinations: nodes that it goes to by a Command, perhaps with labels for drawing; they must
-                exist, but others may be gone to. Default: as in `Command[Literal[...]]`, where it is
-                annotated to return that.
-            timeout: how long an attempt of an async node may take: seconds, a timedelta, or a TimeoutPolicy.
+            metadata: added to the metadata in the config of the node, and of all that runs below it.
+            input_schema: the part of the state that the node receives; its keys are added to the state.
+                Default: the schema that the first parameter is annotated with, else the state's.
+            retry_policy: when to run the node again after it failed; of several, the first that matches.
+            cache_policy: when to reuse a result of an earlier run.
+            error_handler: an action that runs in place of the node when it failed, on the same input.
+            destinations: nodes that it goes to by a Command, perhaps with labels for drawings. They must
+                exist; the node may still go to others. Default: those in `Command[Literal[...]]`, if
+                that is its return annotation.
+            timeout: the longest that an attempt may take: seconds, a timedelta, or a TimeoutPolicy. Only
+                async nodes may have one.
             retry, input: older names of `retry_policy` and `input_schema`.
+
+        Raises:
+            GraphValidationError: the name is taken or reserved, or an argument is wrong.
+            NodeSignatureError: the action cannot be called as it would be.
         """
         self._warn_if_compiled("node")
         retry_policy = renamed("retry", retry, "retry_policy", retry_policy)
@@ -179,7 +190,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         name = node if isinstance(node, str) else name_of(node)
         given = action if isinstance(node, str) else node
         check_name(name, self.nodes, given)
-        described = self._described(name, given, schema)
+        described = self._describe(name, given, schema)
         handler = None if error_handler is None else ERROR_HANDLER_PREFIX + name
         described = replace(
             described,
@@ -191,14 +202,15 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
             timeout=timeout_policy(f"node {name!r}", timeout),
             error_handler=handler,
         )
-        handles = None if handler is None else self._described(handler, error_handler, described.input_schema)
+        # The handler is described before either is added: an error leaves the graph as it was.
+        handles = None if handler is None else self._describe(handler, error_handler, described.input_schema)
         self.nodes[name] = described
         if handler is not None and handles is not None:
             self.nodes[handler] = handles
         return self
 
-    def _described(self, name: str, given: object, schema: object) -> StateNode:
-        """A node of which only the action is known, with what its annotations declare."""
+    def _describe(self, name: str, given: object, schema: object) -> StateNode:
+        """Describe a node by its action and the action's annotations."""
         action = action_of(name, given)
         schema = action.schema if schema is None else schema
         if schema is self.state_schema:
@@ -222,10 +234,10 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         error_handler: Runs | None = None,
         timeout: Timeout = None,
     ) -> Self:
-        """Say what holds for nodes that do not say otherwise, also for those that were added before.
+        """Set the policies of nodes without their own, whether they were added before or are added later.
 
-        Compiled graphs that are nodes do not hand it on to their own nodes. Error handlers take
-        retries and timeout from here, but are neither cached nor handled. What is None stays as it was.
+        Nodes of child graphs do not take them over. Error handlers take retries and timeout from here,
+        but are neither cached nor handled. A policy that is None stays as it was.
         """
         self._warn_if_compiled("default")
         what = "the node defaults"
@@ -236,23 +248,17 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
             error_handler=None if error_handler is None else DEFAULT_ERROR_HANDLER,
         )
         if error_handler is not None:
-            self.nodes[DEFAULT_ERROR_HANDLER] = self._described(DEFAULT_ERROR_HANDLER, error_handler, None)
+            self.nodes[DEFAULT_ERROR_HANDLER] = self._describe(DEFAULT_ERROR_HANDLER, error_handler, None)
         self.defaults = given.over(self.defaults)
         return self
 
     def add_sequence(self, nodes: Sequence[Runs | tuple[str, Runs]]) -> Self:
-        """Add actions, or pairs `(name, action)`, each run after the one before."""
-        if not nodes:
-            raise GraphValidationError("Sequence requires at least one node.")
+        """Add actions, or pairs `(name, action)`, that run one after the other.
+
+        Raises GraphValidationError if there are none, or if a name is taken; then none is added.
+        """
         named = [each if isinstance(each, tuple) else (name_of(each), each) for each in nodes]
-        known = set(self.nodes)
-        for name, _ in named:
-            if name in known:
-                raise GraphValidationError(
-                    f"Node names must be unique: node with the name '{name}' already exists. Name nodes by "
-                    "pairs (name, action) to add the same action again."
-                )
-            known.add(name)
+        check_sequence([name for name, _ in named], self.nodes)
         for name, action in named:
             self.add_node(name, action)
         for (before, _), (after, _) in pairwise(named):
@@ -272,7 +278,7 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
-        """Begin where `path` says: a conditional edge from START."""
+        """Begin with the nodes that `path` chooses: a conditional edge from START."""
         return self.add_conditional_edges(START, path, path_map)
 
     def add_edge(self, start: str | Iterable[str], end: str) -> Self:
@@ -292,23 +298,26 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         path: Path,
         path_map: Mapping[Hashable, str] | Sequence[str] | None = None,
     ) -> Self:
-        """After `source`, go where `path` says, beside where the edges of `source` lead.
+        """Run the nodes that `path` chooses after `source`, in addition to those that its edges lead to.
 
         Args:
-            path: given the state as `source` leaves it, as the class that its first parameter is
-                annotated with; a function, sync or async, another callable, or an object with `ainvoke`
-                or `invoke`. Returns a node's name, a Send, END, or a list of these. It runs on the event
-                loop, even if it is sync.
-            path_map: what the path returns, and the node that it means; or the names it may return.
-                Default: the `Literal` that the path is annotated to return, else any node.
+            path: a function, sync or async, another callable, or an object with `ainvoke` or `invoke`. It
+                receives the state as `source` leaves it, in the schema that its first parameter is
+                annotated with, and returns a node's name, a Send, END, or a list of these. It runs on the
+                event loop, even if it is sync.
+            path_map: the nodes by the values that the path returns, or the names that it may return.
+                Default: those in the `Literal` that the path is annotated to return, else any node.
+
+        Raises:
+            GraphValidationError: `source` has a conditional edge of this name already.
         """
         self._warn_if_compiled("edge")
         branch = branch_of(source, path, path_map)
         branches = self.branches.setdefault(source, {})
         if branch.name in branches:
             raise GraphValidationError(
-                f"Branch with name `{branch.name}` already exists for node `{source}`: a path is known by "
-                "its function's name, so give this one another."
+                f"Branch with name `{branch.name}` already exists for node `{source}`. Its name is that of "
+                "the path's function: give this function another one."
             )
         if branch.input_schema is not None:
             register(self, branch.input_schema)
@@ -316,9 +325,11 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         return self
 
     def validate(self, interrupt: Sequence[str] | None = None) -> Self:
-        """Check that the graph hangs together, and that it has the nodes in `interrupt`.
+        """Check the graph as compile() does, and that it has the nodes in `interrupt`.
 
-        Raises GraphValidationError; compile() calls this.
+        Raises:
+            GraphValidationError: an edge leads from or to an unknown node, nothing leaves START, or a node
+                in `interrupt` does not exist.
         """
         check_graph(self)
         check_destinations(self.nodes)
@@ -340,22 +351,25 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
         renamed: Mapping[str, str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> CompiledStateGraph[StateT, ContextT, InputT, OutputT_co]:
-        """Make a graph that can be run, and that later changes to this description do not touch.
+        """Make a graph that can run. Later changes to this description do not affect it.
 
         Args:
-            checkpointer: where threads are kept. None keeps nothing, but below a node of another
-                graph uses that one's; False keeps nothing even there.
-            cache: where results of nodes with a cache policy are kept.
-            store: what nodes find as the run's store.
-            interrupt_before: nodes before which a run stops until it is resumed; "*" means all.
-            interrupt_after: nodes after which it does.
+            checkpointer: the saver that keeps threads. None: no thread is kept, except that a child graph
+                uses the saver of its parent graph. False: no thread is kept even there.
+            cache: the cache for results of nodes with a cache policy.
+            store: the store that nodes receive.
+            interrupt_before: nodes before which a run stops until it is resumed; "*": all.
+            interrupt_after: nodes after which a run stops until it is resumed; "*": all.
             debug: print every superstep, and warn of values that nodes change in place.
-            name: what runs of this graph are recorded under, and found by after a crash.
-            strict: an update that names an unknown key is an error in place of a warning, and so is a
-                structure that would otherwise be warned of.
-            renamed: the old names of nodes, and what they are called now: a stored thread that waits on a
-                node's old name goes on at the new one.
+            name: the name under which runs are recorded, and found after a crash.
+            strict: make errors of two warnings: about updates with unknown keys, and about structure.
+            renamed: the present names of nodes by their old names. A stored thread that waits on a node's
+                old name goes on with the node of the present name.
             clock: time and sleep, for tests.
+
+        Raises:
+            GraphValidationError: the graph has a fault that `validate` finds, or an argument is wrong.
+            TypeError: the checkpointer is no saver, or the cache is no cache.
 
         Warns:
             GraphStructureWarning: a node would run twice, or a join might never fire.
@@ -389,5 +403,5 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
             )
 
 
-def _either(schema: Any, default: Any) -> Any:
+def _either(schema: object, default: object) -> object:
     return default if schema is None else schema

@@ -89,7 +89,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         self,
         *,
         nodes: Mapping[str, PregelNode | NodeBuilder],
-        channels: Mapping[str, BaseChannel[Any, Any]],
+        channels: Mapping[str, BaseChannel],
         input_channels: str | Sequence[str],
         output_channels: str | Sequence[str],
         stream_channels: str | Sequence[str] | None = None,
@@ -104,7 +104,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         cache: BaseCache | None = None,
         retry_policy: RetryPolicy | Sequence[RetryPolicy] = (),
         cache_policy: CachePolicy | None = None,
-        context_schema: Any = None,
+        context_schema: type[ContextT] | None = None,
         name: str = DEFAULT_GRAPH_NAME,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -146,9 +146,9 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         self.cache_policy = cache_policy
         self.context_schema = context_schema
         self.debug = debug
-        self.subgraphs: Mapping[str, Any] = {}
+        self.subgraphs: Mapping[str, Pregel] = {}
         self.most_unread = MOST_UNREAD
-        self.builder: Any = None
+        self.builder: object = None
         self.config: Config | None = None
         self._clock = clock
         if auto_validate:
@@ -190,7 +190,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         return self.plan.nodes
 
     @property
-    def channels(self) -> Mapping[str, BaseChannel[Any, Any]]:
+    def channels(self) -> Mapping[str, BaseChannel]:
         """The channels, empty, by name; those that the engine added among them."""
         return self.plan.channels
 
@@ -225,7 +225,9 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         """
         return self.copy({"config": merge_configs(self.config, merge_configs(config, more))})
 
-    def get_subgraphs(self, namespace: str | None = None, recurse: bool = False) -> Iterator[tuple[str, Any]]:
+    def get_subgraphs(
+        self, namespace: str | None = None, recurse: bool = False
+    ) -> Iterator[tuple[str, Pregel]]:
         """Yield the compiled graphs that were added as nodes, with the names of these nodes.
 
         Args:
@@ -236,7 +238,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
 
     async def aget_subgraphs(
         self, namespace: str | None = None, recurse: bool = False
-    ) -> AsyncIterator[tuple[str, Any]]:
+    ) -> AsyncIterator[tuple[str, Pregel]]:
         """Yield what `get_subgraphs` yields."""
         for found in self.get_subgraphs(namespace, recurse):
             yield found

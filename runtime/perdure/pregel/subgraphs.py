@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Protocol, Self, TypeVar
+
+
+class HasSubgraphs(Protocol):
+    """A graph that may have compiled graphs among its nodes."""
+
+    def get_subgraphs(
+        self, namespace: str | None = None, recurse: bool = False
+    ) -> Iterator[tuple[str, Self]]:
+        """Yield these graphs, with the names of their nodes."""
+        ...
+
+
+Subgraph = TypeVar("Subgraph", bound=HasSubgraphs)
 
 
 def subgraphs_of(
-    graphs: Mapping[str, Any], namespace: str | None, recurse: bool
-) -> Iterator[tuple[str, Any]]:
-    """Yield graphs with their names, those of a graph in a graph joined by "|".
+    graphs: Mapping[str, Subgraph], namespace: str | None, recurse: bool
+) -> Iterator[tuple[str, Subgraph]]:
+    """Yield graphs with their names; the name of a graph in a graph is joined to the outer one by "|".
 
     Args:
         graphs: the compiled graphs among a graph's nodes, by the names of the nodes.

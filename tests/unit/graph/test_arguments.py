@@ -207,6 +207,8 @@ async def test_a_join_starts_from_whatever_holds_names_and_of_sets_in_the_same_o
 
 @pytest.mark.parametrize(("start", "wrong"), [(["a", 5], "5"), ({"a", None}, "None")])
 def test_a_join_of_what_are_no_names_is_refused(start: Any, wrong: str) -> None:
-    message = f"^An edge starts at a node's name, or at a list of names; that to 'b' has {wrong} among them"
+    message = (
+        f"^An edge starts at a node's name, or at a list of names, but the edge to 'b' starts at {wrong}"
+    )
     with pytest.raises(GraphValidationError, match=message):
         builder("a", "b").add_edge(start, "b")

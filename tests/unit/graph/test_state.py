@@ -98,11 +98,11 @@ REFUSED_AT_ONCE: dict[str, tuple[Callable[[], StateGraph], str]] = {
     ),
     "several ends": (
         lambda: builder("a", "b").add_edge(START, ["a", "b"]),  # type: ignore[arg-type]
-        "An edge ends at one node; that from '__start__' ends at ['a', 'b']. Call add_edge once for each.",
+        "An edge ends at one node, but the edge from '__start__' ends at ['a', 'b']. Call add_edge once",
     ),
     "a function as an end": (
         lambda: builder().add_node(node).add_edge(START, node),  # type: ignore[arg-type]
-        "An edge ends at a node's name; that from '__start__' ends at <function node",
+        "An edge ends at a node's name, but the edge from '__start__' ends at <function node",
     ),
     "a function as a start": (
         lambda: builder().add_node(node).add_edge(node, END),  # type: ignore[arg-type]

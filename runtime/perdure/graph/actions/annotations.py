@@ -1,4 +1,4 @@
-"""What the annotations of an action declare: the form of its input, and where it may go."""
+"""Annotations of an action: the schema of its input, and the destinations that it declares."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from perdure.pregel.plan.callables import function_in, innermost, signature_of
 NO_HINT: Final = inspect.Parameter.empty
 
 
-def hint_of(action: Callable[..., Any], name: str) -> Any:
-    """The annotation of a parameter, or of "return"; NO_HINT if there is none.
+def hint_of(action: Callable[..., object], name: str) -> Any:
+    """Return the annotation of a parameter, or of "return"; NO_HINT if there is none.
 
-    Each is looked up by itself: that another one cannot be resolved does not matter. One that cannot
-    be resolved, as when its names are imported for type checkers only, is given as it was written.
+    Annotations are resolved one by one, so that one which cannot be resolved does not hide the others. It
+    is returned as it was written: its names may have been imported for type checkers only.
     """
     function = function_in(innermost(action))
     try:
@@ -41,15 +41,15 @@ def hint_of(action: Callable[..., Any], name: str) -> Any:
 
 
 def first_parameter(signature: inspect.Signature | None) -> inspect.Parameter | None:
-    """The parameter that takes the input; None if there is none, or the action does not tell."""
+    """Return the parameter that takes the input; None if there is none, or if the signature is unknown."""
     parameters = () if signature is None else signature.parameters.values()
     return next((p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)), None)
 
 
-def input_schema_of(action: Callable[..., Any]) -> Any:
-    """The state schema that the first parameter is annotated with; None if it is not.
+def input_schema_of(action: Callable[..., object]) -> Any:
+    """Return the schema that the first parameter is annotated with; None if it is not.
 
-    Of a function that wraps another it is the other's: with the name, that gives it its annotations.
+    Of a function that wraps another, the other one's annotations count.
     """
     first = first_parameter(signature_of(innermost(action)))
     if first is None or first.kind is first.VAR_POSITIONAL:
@@ -60,7 +60,7 @@ def input_schema_of(action: Callable[..., Any]) -> Any:
     return hint if _is_schema(get_origin(hint) or hint) else None
 
 
-def _is_schema(hint: Any) -> bool:
+def _is_schema(hint: object) -> bool:
     if not isinstance(hint, type):
         return False
     return (
@@ -68,12 +68,12 @@ def _is_schema(hint: Any) -> bool:
     )
 
 
-def destinations_of(action: Callable[..., Any]) -> tuple[str, ...] | None:
-    """The nodes in `Command[Literal[...]]`, wherever in the annotated return; None if it is not there."""
+def destinations_of(action: Callable[..., object]) -> tuple[str, ...] | None:
+    """Return the nodes that `Command[Literal[...]]` in the return annotation names; None if it names none."""
     return tuple(dict.fromkeys(_commanded(hint_of(action, "return")))) or None
 
 
-def _commanded(hint: Any) -> Iterator[str]:
+def _commanded(hint: object) -> Iterator[str]:
     if get_origin(hint) is Literal:
         return
     for part in get_args(hint):

@@ -1,4 +1,4 @@
-"""From a path to a conditional edge: what can be one, what it is called, and what its annotations say."""
+"""Conditional edges, as they are made of paths: functions, or objects with `ainvoke` or `invoke`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.graph.actions.injection import injections_of
 from perdure.graph.actions.names import name_of
 from perdure.graph.actions.signatures import check_path
 from perdure.graph.description import StateBranch
-from perdure.pregel.plan.plan import Injected
+from perdure.pregel.plan.plan import Injections
 from perdure.pregel.plan.runnables import invocation_of, is_runnable
 
 _LISTS = (list, tuple, Sequence)
@@ -22,7 +22,7 @@ _LISTS = (list, tuple, Sequence)
 def branch_of(
     source: str, path: Path, path_map: Mapping[Hashable, str] | Sequence[str] | None
 ) -> StateBranch:
-    """The conditional edge that `path` makes."""
+    """Describe the conditional edge that leads from `source` where `path` says."""
     function, injects = _called(path)
     check_path(source, function, injects)
     returned = hint_of(function, "return")
@@ -36,15 +36,15 @@ def branch_of(
     )
 
 
-def _called(path: Any) -> tuple[Callable[..., Any], tuple[tuple[str, Injected], ...]]:
-    """What is called, the path itself or the method by which it is run, and what that asks for by name."""
+def _called(path: Any) -> tuple[Callable[..., object], Injections]:
+    """Return the function to call, which is the path or its method, with the parameters that it asks for."""
     if is_runnable(path):
         call, _, injects = invocation_of(path)
         return call, injects
     return path, injections_of(path) if callable(path) else ()
 
 
-def _name(path: Any) -> str:
+def _name(path: object) -> str:
     if not is_runnable(path) or callable(getattr(path, "get_name", None)):
         return name_of(path, default="condition")
     named = getattr(path, "name", None)
@@ -62,11 +62,11 @@ def _ends(source: str, path_map: Mapping[Hashable, str] | Sequence[str]) -> dict
     return {target: target for target in path_map}
 
 
-def declared_ends(returned: Any) -> dict[Hashable, str] | None:
-    """The destinations that a return annotation declares; None if it leaves them open.
+def declared_ends(returned: object) -> dict[Hashable, str] | None:
+    """Return the destinations that a return annotation declares; None if it leaves them open.
 
-    `Literal[...]` declares, and so do `Optional` and unions of Literals and a list of them. With anything
-    else beside it, a Send for one, the annotation does not say all, and so declares nothing.
+    `Literal[...]` declares destinations, and so does an `Optional`, a union or a list of Literals. A union
+    with anything else, a Send for one, leaves them open.
     """
     origin = get_origin(returned)
     if origin is Literal:
@@ -86,8 +86,8 @@ def declared_ends(returned: Any) -> dict[Hashable, str] | None:
     return ends
 
 
-def returns_several(returned: Any) -> bool:
-    """Whether a return annotation says that a list is, or may be, returned."""
+def returns_several(returned: object) -> bool:
+    """Return True if a return annotation says that a list is, or may be, returned."""
     if get_origin(returned) in (Union, types.UnionType):
         return any(map(returns_several, get_args(returned)))
     return returned in _LISTS or get_origin(returned) in _LISTS

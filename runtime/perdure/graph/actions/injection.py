@@ -1,4 +1,4 @@
-"""Which parameters of an action are given something else than its input."""
+"""Injection: the parameters that an action asks for by name, beside its input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.data import StreamWriter
 from perdure.errors import PerdureWarning
 from perdure.graph.actions.annotations import NO_HINT, first_parameter, hint_of
 from perdure.pregel.plan.callables import signature_of
-from perdure.pregel.plan.plan import Injected
+from perdure.pregel.plan.plan import Injected, Injections
 
 _ANNOTATED_AS: Final[dict[Injected, str | None]] = {
     "config": "RunnableConfig",
@@ -24,17 +24,17 @@ _ANNOTATED_AS: Final[dict[Injected, str | None]] = {
     "runtime": None,
     "error": "NodeError",
 }
-"""By the name of the parameter: the name of the type that it may be annotated with, None for any.
+"""By the name of a parameter: the name of the type that it may be annotated with; None: any type.
 
-Types are told by their names, so that those of other packages serve as well."""
+Types are compared by name, so that those of other packages serve as well."""
 
 INJECTED_NAMES: Final = ", ".join(_ANNOTATED_AS)
 
 _OPTIONAL = re.compile(r"(?:\w+\.)*(?:Optional|Union)\[(.*)\]", re.DOTALL)
 
 
-def injections_of(function: Callable[..., Any]) -> tuple[tuple[str, Injected], ...]:
-    """The parameters that a node's action, or the path of a conditional edge, asks for by name.
+def injections_of(function: Callable[..., object]) -> Injections:
+    """Return the parameters that an action, or the path of a conditional edge, asks for by name.
 
     The first positional parameter takes the input, whatever its name. Warns of a `config` that is
     annotated as something else, and is therefore not given.
@@ -54,12 +54,12 @@ def injections_of(function: Callable[..., Any]) -> tuple[tuple[str, Injected], .
     )
 
 
-def _is_given(function: Callable[..., Any], name: str) -> bool:
-    """Whether a partial has filled the parameter already."""
+def _is_given(function: Callable[..., object], name: str) -> bool:
+    """Return True if a partial has filled the parameter already."""
     return isinstance(function, partial) and name in function.keywords
 
 
-def _is_asked_for(function: Callable[..., Any], parameter: inspect.Parameter, name: Injected) -> bool:
+def _is_asked_for(function: Callable[..., object], parameter: inspect.Parameter, name: Injected) -> bool:
     if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
         return False
     expected, hint = _ANNOTATED_AS[name], hint_of(function, name)
@@ -78,8 +78,8 @@ def _is_asked_for(function: Callable[..., Any], parameter: inspect.Parameter, na
     return False
 
 
-def _names(hint: Any) -> Iterator[str]:
-    """The names of the types that an annotation allows."""
+def _names(hint: object) -> Iterator[str]:
+    """Yield the names of the types that an annotation allows."""
     if isinstance(hint, ForwardRef):
         hint = hint.__forward_arg__
     if isinstance(hint, str):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from perdure.errors import GraphValidationError
 from perdure.pregel.plan.runnables import is_runnable
 
 
-def name_of(action: Any, default: str | None = None) -> str:
-    """What `get_name` of a runnable says; a function's own name, or that of the class of an object.
+def name_of(action: object, default: str | None = None) -> str:
+    """Return the name of an action: the result of `get_name`, a function's name, or an object's class.
 
-    With a `default`, lambdas are named so, for want of a name of their own.
+    Args:
+        default: the name of lambdas, which have none of their own.
+
+    Raises:
+        GraphValidationError: it can be neither run nor called.
     """
     if is_runnable(action):
         get_name = getattr(action, "get_name", None)

@@ -1,4 +1,4 @@
-"""What can be added as a node, each made into something that is called with the node's input."""
+"""Actions: functions, runnables, compiled graphs and dicts of these, each made into one function."""
 
 from __future__ import annotations
 
@@ -15,49 +15,51 @@ from perdure.graph.actions.injection import injections_of
 from perdure.graph.actions.signatures import check_action
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan.callables import calling_of
-from perdure.pregel.plan.plan import Calling, Injected
+from perdure.pregel.plan.plan import Calling, Injections
 from perdure.pregel.plan.runnables import invocation_of, is_runnable
 from perdure.pregel.work.injection import injected
 from perdure.pregel.work.running import running_task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """What a node does.
+class NodeAction:
+    """An action, made ready to be called.
 
     Attributes:
-        call: called with the input, and with the parameters that `injects` names.
-        schema, destinations: what its annotations declare; None where they declare nothing.
+        call: a function of the input and of the parameters that `injects` names.
+        schema: the schema that its first parameter is annotated with, if there is one.
+        destinations: the nodes that its return annotation declares, if it does.
         subgraph: the compiled graph that it is, if it is one.
     """
 
     call: Callable[..., Any]
     calling: Calling
-    injects: tuple[tuple[str, Injected], ...] = ()
+    injects: Injections = ()
     schema: Any = None
     destinations: tuple[str, ...] | None = None
     subgraph: Pregel | None = None
 
 
-def action_of(name: str, given: Any) -> Action:
-    """The action of node `name`: a function, a runnable, a compiled graph, or a dict of any of these.
+def action_of(name: str, given: Any) -> NodeAction:
+    """Make the action of node `name` ready: a function, a runnable, a compiled graph, or a dict of these.
 
-    Raises GraphValidationError for anything else, and NodeSignatureError for a function that cannot be
-    called with its input and what it may ask for by name.
+    Raises:
+        GraphValidationError: it is none of these.
+        NodeSignatureError: it cannot be called with its input and the parameters that it may ask for.
     """
     if isinstance(given, Pregel):
-        return Action(call=given.ainvoke, calling=Calling.COROUTINE, subgraph=given)
+        return NodeAction(call=given.ainvoke, calling=Calling.COROUTINE, subgraph=given)
     if isinstance(given, Mapping):
         members = {key: action_of(name, member) for key, member in given.items()}
-        return Action(call=partial(_run_members, members), calling=Calling.COROUTINE)
+        return NodeAction(call=partial(_run_members, members), calling=Calling.COROUTINE)
     if is_runnable(given):
         call, calling, injects = invocation_of(given)
-        return Action(call=call, calling=calling, injects=injects)
+        return NodeAction(call=call, calling=calling, injects=injects)
     if not callable(given):
         check_action(name, given)
     injects = injections_of(given)
     check_action(name, given, injects)
-    return Action(
+    return NodeAction(
         call=given,
         calling=calling_of(given),
         injects=injects,
@@ -66,13 +68,13 @@ def action_of(name: str, given: Any) -> Action:
     )
 
 
-async def _run_members(members: Mapping[str, Action], given: Any) -> dict[str, Any]:
-    """Run every member on the same input, side by side; the result holds theirs, by key."""
+async def _run_members(members: Mapping[str, NodeAction], given: Any) -> dict[str, Any]:
+    """Run every member on the same input, side by side, and return their results by key."""
     results = await all_of([partial(_run, member, given) for member in members.values()])
     return dict(zip(members, results, strict=True))
 
 
-async def _run(action: Action, given: Any) -> Any:
+async def _run(action: NodeAction, given: Any) -> Any:
     call, task = action.call, running_task()
     if action.injects and task is not None:
         call = partial(call, **injected(task, action.injects))
@@ -80,11 +82,13 @@ async def _run(action: Action, given: Any) -> Any:
 
 
 def run_below(child: Pregel, keys: Collection[str]) -> Callable[[Any], Any]:
-    """The action of a node that is a compiled graph.
+    """Make the action of a node that is a compiled graph.
+
+    The child graph is given the keys that its input shares with the state around it, and returns those
+    that its output shares with it. If either state is one bare value, all of it is passed.
 
     Args:
-        keys: those of the state around it. Of these the child is given what it takes as its input, and
-            returns what it has as its output; of a state that is one value, all of it.
+        keys: the keys of the state around it.
     """
     taken = child.plan.input_keys
     output = child.plan.output_keys

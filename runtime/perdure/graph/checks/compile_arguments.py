@@ -14,13 +14,13 @@ from perdure.graph.description import Description
 from perdure.pregel.plan.names import EVERY_NODE, nearest
 
 
-def check_checkpointer(checkpointer: Any) -> None:
-    """Refuse what is not a saver, False or None."""
+def check_checkpointer(checkpointer: object) -> None:
+    """Refuse a checkpointer that is not a saver, False or None."""
     if isinstance(checkpointer, AbstractAsyncContextManager | AbstractContextManager) and not isinstance(
         checkpointer, BaseCheckpointSaver
     ):
         raise TypeError(
-            "Invalid checkpointer provided: this is what opens one. Write `async with "
+            "Invalid checkpointer provided: this is a context manager that opens one. Write `async with "
             "PostgresSaver.from_conn_string(...) as saver:` and compile with `checkpointer=saver`."
         )
     if checkpointer is True or not isinstance(checkpointer, BaseCheckpointSaver | bool | None):
@@ -30,8 +30,8 @@ def check_checkpointer(checkpointer: Any) -> None:
         )
 
 
-def check_cache(cache: Any) -> None:
-    """Refuse what is not a cache."""
+def check_cache(cache: object) -> None:
+    """Refuse a cache that is not a BaseCache or None."""
     if cache is not None and not isinstance(cache, BaseCache):
         raise TypeError(
             "Invalid cache provided. Expected an instance of `BaseCache`, such as InMemoryCache(), or "
@@ -40,7 +40,13 @@ def check_cache(cache: Any) -> None:
 
 
 def interrupt_nodes(graph: Description, said_by: str, names: Any) -> str | tuple[str, ...]:
-    """The nodes at which a compiled graph interrupts: "*" for all, else names that were found to exist."""
+    """Return the nodes at which a compiled graph pauses: "*" for all, else names that exist.
+
+    Args:
+        said_by: the parameter that names them, for messages.
+
+    Raises GraphValidationError for a name that is no node.
+    """
     if names is None:
         return ()
     if isinstance(names, str):
@@ -56,7 +62,7 @@ def interrupt_nodes(graph: Description, said_by: str, names: Any) -> str | tuple
 
 
 def check_renamed(graph: Description, renamed: Mapping[str, str]) -> None:
-    """Refuse a mapping of old names to new ones that leaves open which node goes on."""
+    """Refuse a mapping of old names to new ones that leaves open which node a stored thread means."""
     known: dict[str, str] = {}
     for old, new in renamed.items():
         if new not in graph.nodes:
@@ -67,14 +73,14 @@ def check_renamed(graph: Description, renamed: Mapping[str, str]) -> None:
         if old in graph.nodes:
             raise GraphValidationError(
                 f"compile(renamed=...) says that node {old!r} is {new!r} now, but the graph has a node "
-                f"{old!r}: a stored thread could mean either. Map old names to what they are called at last, "
-                "and give a name that stored threads still use to no other node."
+                f"{old!r}: a stored thread could mean either. Map each old name to the present one, and "
+                "give no new node a name that stored threads still use."
             )
         if old in RESERVED_NODE_NAMES:
-            raise GraphValidationError(f"compile(renamed=...) names {old!r}, which never was a node.")
+            raise GraphValidationError(f"compile(renamed=...) names {old!r}, which no node can have had.")
         other = known.setdefault(new, old)
         if other != old:
             raise GraphValidationError(
-                f"compile(renamed=...) says of both {other!r} and {old!r} that they are {new!r} now: what "
-                "each of them still had to do could not be told apart."
+                f"compile(renamed=...) says of both {other!r} and {old!r} that they are {new!r} now, but a "
+                "thread may wait on each of them. Map one of them to another node."
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from perdure.constants import END, START, join_channel
 from perdure.errors import GraphValidationError
@@ -12,7 +11,7 @@ from perdure.pregel.plan.names import nearest
 
 
 def check_graph(graph: Description) -> None:
-    """Refuse a graph with a way that begins or ends nowhere. Nodes that nothing leads to are allowed."""
+    """Refuse a graph with an edge from or to an unknown node. Nodes that nothing leads to are allowed."""
     _check_starts(graph)
     _check_ends(graph)
     _check_joins(graph)
@@ -48,7 +47,7 @@ def _check_ends(graph: Description) -> None:
 
 
 def _check_joins(graph: Description) -> None:
-    """Refuse two joins whose starts, written one after the other, read the same."""
+    """Refuse two joins that would share a channel, whose name is made of the names of their starts."""
     known: dict[str, tuple[str, ...]] = {}
     for starts, end in sorted(graph.waiting_edges):
         other = known.setdefault(join_channel(starts, end), starts)
@@ -60,7 +59,7 @@ def _check_joins(graph: Description) -> None:
 
 
 def check_edge(graph: Description, start: str | Sequence[str], end: str) -> None:
-    """Refuse an edge that can lead nowhere, whatever else is added to the graph."""
+    """Refuse an edge that stays wrong whatever else is added to the graph."""
     _check_end(start, end)
     if end == START:
         raise GraphValidationError("START cannot be an end node")
@@ -72,7 +71,7 @@ def check_edge(graph: Description, start: str | Sequence[str], end: str) -> None
         raise GraphValidationError(f"An edge starts at a node's name, or at a list of names; got {start!r}.")
     if not start:
         raise GraphValidationError(
-            f"An edge needs at least one node to start from; that to {end!r} has none."
+            f"An edge needs at least one node to start from, but the edge to {end!r} has none."
         )
     for name in (*start, *(() if end == END else (end,))):
         if name == END:
@@ -82,12 +81,13 @@ def check_edge(graph: Description, start: str | Sequence[str], end: str) -> None
             raise GraphValidationError(f"Need to add_node `{name}` first{hint}")
 
 
-def _check_end(start: Any, end: Any) -> None:
-    """Refuse an end that is no name, such as a list of them or the function itself."""
+def _check_end(start: object, end: object) -> None:
+    """Refuse an end that is not a name, such as a list of names or the function itself."""
     if isinstance(end, str):
         return
     if isinstance(end, list | tuple | set | frozenset):
         raise GraphValidationError(
-            f"An edge ends at one node; that from {start!r} ends at {end!r}. Call add_edge once for each."
+            f"An edge ends at one node, but the edge from {start!r} ends at {end!r}. Call add_edge once for "
+            "each."
         )
-    raise GraphValidationError(f"An edge ends at a node's name; that from {start!r} ends at {end!r}.")
+    raise GraphValidationError(f"An edge ends at a node's name, but the edge from {start!r} ends at {end!r}.")

@@ -1,18 +1,18 @@
-"""What compile() warns of: graphs that hang together, and still would not run as they look.
+"""Warnings about the structure of a graph: it compiles, but would not run as it looks.
 
-What follows what *for certain* is read off plain edges and joins, and, for joins, off conditional edges
-all of whose declared ends lead to the same place at last. What may happen besides (a conditional edge that
-goes one way, a Command, a Send) is left out: what is warned of does not depend on it.
+The warnings rest on what is *certain*: plain edges and joins always fire. For joins, a conditional edge
+counts as well if all of its declared ends lead to the same node in the end. Everything that only may happen
+(a conditional edge that goes one way, a Command, a Send) is left out, so no warning depends on it.
 
 A node that runs twice
-    Its edges come, by certain ways, from one common ancestor, and these ways differ in length: so they
-    fire in different supersteps. Exclusive alternatives have no common certain ancestor, the edge by
-    which a loop comes back is not another way, and a deferred node waits for all ways: no warning. Of
-    nodes that run twice because one before them does, only that one is told.
+    It is certain to be reached from one common ancestor by several ways, and these differ in length: so
+    they fire in different supersteps. There is no warning for exclusive alternatives, which have no
+    common certain ancestor, for the edge that closes a loop, or for a deferred node, which waits for
+    all ways. If several nodes run twice because one before them does, the warning names that one.
 
 A join that may never fire
-    No node is certain to lead to all its starts, and one of them runs only if a conditional edge goes
-    there. Paths that are annotated to return a list are taken to choose all they should.
+    No single node is certain to lead to all of its starts, and one of the starts runs only if a
+    conditional edge chooses it. A path that is annotated to return a list is trusted to choose them all.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from perdure.constants import END, START
 from perdure.graph.description import Description, StateBranch
 
 Levels = dict[str, int]
-"""After how many supersteps a node runs, by the node that it follows for certain."""
+"""The number of supersteps between a node and each node that it certainly follows, by the latter."""
 
 
 def structure_warnings(graph: Description) -> list[str]:
-    """What is wrong with the structure of a graph, one text for each fault.
+    """Return a text for each fault in the structure of a graph.
 
-    Takes time in proportion to nodes and edges, but where many independent ways meet again and again.
+    The time grows with the number of nodes and edges, and faster only where many independent ways meet
+    again and again.
     """
     ways = _Ways(graph)
     if not ways.meet():
@@ -39,17 +40,26 @@ def structure_warnings(graph: Description) -> list[str]:
 
 
 class _Way(NamedTuple):
-    """An edge into a node: its starts, of which a plain edge has one, and when it fires."""
+    """An edge into a node, plain or a join.
+
+    Attributes:
+        starts: the nodes that it comes from; a plain edge has one.
+        levels: the supersteps in which it fires, counted from each node that it certainly follows.
+    """
 
     starts: tuple[str, ...]
     levels: Levels
 
 
 class _Ways:
-    """Which nodes follow which for certain.
+    """The ways through a graph that are certain to be taken.
 
-    A node with one way in is kept as its distance from the last node that was not so: only where ways
-    meet is there anything to compare.
+    A node with a single way in is stored as its distance from an anchor, the last node before it that has
+    several: there is something to compare only where ways meet.
+
+    Attributes:
+        into: by node, the starts of each edge that leads to it.
+        twice: by node that runs twice, the common ancestor and the ways from there.
     """
 
     def __init__(self, graph: Description) -> None:
@@ -64,7 +74,7 @@ class _Ways:
         self._levels: dict[str, Levels] = {}
 
     def meet(self) -> bool:
-        """Whether ways meet anywhere; if so, follow them all."""
+        """Follow all ways, if any of them meet. Return True if they do."""
         if all(len(ways) == 1 and len(ways[0]) == 1 for ways in self.into.values()):
             return False
         places = {node: place for place, node in enumerate(self._order())}
@@ -87,7 +97,7 @@ class _Ways:
             self._levels[node] = {node: 0}
 
     def _merged(self, node: str, ahead: list[tuple[str, ...]]) -> Levels:
-        """When the node runs first; if the ways do not agree on that, they are noted in `twice`."""
+        """Return the supersteps in which the node runs first; note it in `twice` if its ways disagree."""
         ways = [_Way(starts, self._fires(starts)) for starts in ahead]
         merged: Levels = {}
         for way in ways:
@@ -99,20 +109,23 @@ class _Ways:
         return merged
 
     def _fires(self, starts: tuple[str, ...]) -> Levels:
-        """An edge fires after the last of its starts, where all of them follow the same node."""
+        """Return the supersteps in which an edge fires: after the last of its starts.
+
+        They are counted from the nodes that all of the starts certainly follow.
+        """
         first, *others = map(self.levels, starts)
         for levels in others:
             first = {root: max(level, levels[root]) for root, level in first.items() if root in levels}
         return {root: level + 1 for root, level in first.items()}
 
     def levels(self, node: str) -> Levels:
-        """After how many supersteps the node runs, by root."""
+        """Return the number of supersteps until the node runs, by the node that they are counted from."""
         anchor, distance = self._anchors[node]
         levels = self._levels[anchor]
         return {root: level + distance for root, level in levels.items()} if distance else levels
 
     def certain_steps(self) -> dict[str, set[str]]:
-        """By node, nodes that follow it for certain, the next ones among them."""
+        """Return, by node, nodes that certainly follow it, among them those directly after it."""
         steps: dict[str, set[str]] = {}
         for end, edges in self.into.items():
             for starts in edges:
@@ -124,7 +137,7 @@ class _Ways:
         return steps
 
     def _order(self) -> list[str]:
-        """All nodes, each after those that lead to it, but for the edges by which loops come back."""
+        """Return all nodes, each after those that lead to it; edges that close a loop do not count."""
         after: dict[str, list[str]] = {}
         for end, ways in self.into.items():
             for starts in ways:
@@ -217,7 +230,7 @@ def _may_wait(graph: Description, ways: _Ways) -> Iterator[str]:
 
 
 class _Choices:
-    """The conditional edges, and what is certain in spite of them."""
+    """The conditional edges of a graph, and the nodes that are certain to run in spite of them."""
 
     def __init__(self, graph: Description, ways: _Ways) -> None:
         self._into: dict[str, list[_Choice]] = {}
@@ -247,10 +260,10 @@ class _Choices:
             self._into.setdefault(end, []).append(choice)
 
     def certainly_before(self, node: str) -> set[str]:
-        """The nodes after each of which `node` is certain to run, sooner or later.
+        """Return the nodes that `node` certainly follows, sooner or later.
 
-        A loop that is left only towards `node` leads there: of all nodes from which it can be reached,
-        those are taken away that may end elsewhere, until no more do.
+        These are all nodes from which it can be reached, without those from which a run may end elsewhere,
+        removed one by one until none is left. So a loop that is left only towards `node` leads there.
         """
         certain = self._reaching(node)
         todo = sorted(certain)
@@ -278,7 +291,7 @@ class _Choices:
         return self._before.get(node, set()) | {choice.source for choice in self._into.get(node, ())}
 
     def deciding(self, ancestors: set[str]) -> _Choice | None:
-        """The conditional edge that decides whether any of `ancestors` runs, if nothing else does."""
+        """Return the conditional edge that decides whether any of `ancestors` runs, if one alone does."""
         if START in ancestors:
             return None
         found = [choice for node in sorted(ancestors) for choice in self._choosing(node)]
@@ -287,7 +300,10 @@ class _Choices:
         return next((choice for choice in found if choice.source not in ancestors), None)
 
     def _choosing(self, node: str) -> list[_Choice]:
-        """What may choose a node; where nothing else is declared to, any path that may lead anywhere."""
+        """Return the conditional edges that may choose a node.
+
+        If none declares the node, these are all whose destinations are left open.
+        """
         if node in self._into or node in self._entered:
             return self._into.get(node, [])
         return self._anywhere

@@ -1,4 +1,4 @@
-"""What is made of what a graph is invoked with: a mapping of state keys, validated by their models."""
+"""Normalisation and validation of a run's input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from perdure.pregel.step.objects import mapping_of
 
 
 def accept_of(graph: str, checks: Checks) -> Callable[[Any], Mapping[str, Any]] | None:
-    """What makes a mapping of keys of a graph's input; None if it is one, and is not checked."""
+    """Make the function that turns a graph's input into a mapping of state keys, and validates it.
+
+    Return None if an input is such a mapping already, and nothing validates it.
+    """
     schema = checks.graph.input_schema
     if kind_of(schema) is Kind.BARE:
         return _bare_input
@@ -30,10 +33,11 @@ def _bare_input(given: Any) -> Mapping[str, Any]:
 
 
 class ModelInput:
-    """Checks a whole input, once, by the model that declares it; only what was set is written.
+    """A validator of inputs that a pydantic model declares; only the fields that were set are written.
 
-    An input to a thread may leave out what the thread has already. One that lacks a field that the model
-    requires is checked field by field, and model validators wait until a node reads the state.
+    An input is validated as a whole, once. It may leave out keys that the thread has already: if the model
+    requires one of them, the input is validated field by field, and model validators wait until a node
+    reads the state.
     """
 
     __slots__ = ("_aliases", "_fields", "_graph", "_keeps_unknown", "_validators", "_whole")
@@ -68,11 +72,11 @@ class ModelInput:
         except Exception as error:
             add_note(error, f"While validating the input of graph {self._graph!r}")
             raise
-        # An unknown key goes on, so that who reads it can say which key is the nearest.
+        # Unknown keys are passed on: the warning about them is given later, and names the nearest key.
         return {**checked, **unknown} if self._keeps_unknown else checked
 
     def _by_name(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """An input with fields under their own names, whichever of their aliases they came by."""
+        """Return an input with its fields under their own names in place of their aliases."""
         given, named = dict(given), dict(given)
         for name, aliases in self._aliases.items():
             for alias in aliases:
@@ -99,8 +103,11 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _incoming(channel: BaseChannel[Any, Any], validate: Validate, field: dict[str, Any]) -> CoreSchema:
-    """The schema of a field in an input that is reduced into what there is."""
+def _incoming(channel: BaseChannel, validate: Validate, field: dict[str, Any]) -> CoreSchema:
+    """Return the core schema for the input of a reduced field.
+
+    It has the channel's value as its default, unless the field has a default of its own.
+    """
     schema: CoreSchema = no_info_plain_validator_function(validate)
     if field["schema"]["type"] != "default" and channel.is_available():
         return with_default_schema(schema, default_factory=channel.get)
@@ -108,7 +115,7 @@ def _incoming(channel: BaseChannel[Any, Any], validate: Validate, field: dict[st
 
 
 def _aliases(model: type[BaseModel]) -> dict[str, tuple[AliasPath, ...]]:
-    """Where else than under its name a field may stand in an input; the first that is there counts."""
+    """Return the aliases under which a field may stand in an input, by field; the first one found counts."""
     aliases = {}
     for name, field in model.model_fields.items():
         alias = field.validation_alias
@@ -119,13 +126,16 @@ def _aliases(model: type[BaseModel]) -> dict[str, tuple[AliasPath, ...]]:
 
 
 def _only_lacks(error: ValidationError) -> bool:
-    """Whether nothing is wrong with an input but that fields of the model are not in it."""
+    """Return True if nothing is wrong with an input except that fields of the model are missing."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return all(each["type"] == "missing" and len(each["loc"]) == 1 for each in found)
 
 
 def _checked_input(graph: str, checks: Checks, model: type[BaseModel] | None) -> Validate | None:
-    """What checks an input by its model, and by the models that its keys belong to; None: nothing does."""
+    """Make the function that validates an input by its model, and by other models that own some of its keys.
+
+    Return None if no model does.
+    """
     accept = None if model is None else ModelInput(graph, checks, model)
     others = {
         key: validate

@@ -1,4 +1,4 @@
-"""The JSON schemas of what a graph is invoked with, returns, and takes as context."""
+"""The JSON schemas of a graph's input, output and context."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from perdure.pregel.plan.plan import Described
 
 
 class _AnythingGoes(GenerateJsonSchema):
-    """Describes what JSON has no word for, as a class of no special kind, as anything."""
+    """A generator that describes whatever JSON has no word for, such as a class, as anything."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """A default that JSON cannot say is left out; that there is one shows: the key is not required."""
+        """Leave out a default that JSON cannot express; the key is still shown as not required."""
 
     def handle_invalid_for_json_schema(self, schema: CoreSchema, error_info: str) -> JsonSchemaValue:
         return {}
 
 
 def schema_maker(graph: Description, name: str) -> Callable[[Described], dict[str, Any] | None]:
-    """What makes the JSON schemas of a graph, as it is described now, when it is asked for one."""
+    """Make the function that returns the JSON schemas of a graph, as it is described now."""
     schemas = (graph.input_schema, graph.output_schema, graph.context_schema)
     return partial(_json_schema, *schemas, name)
 
@@ -49,10 +49,10 @@ def _json_schema(
 
 
 def state_json_schema(schema: Any, title: str) -> dict[str, Any]:
-    """The JSON schema of a state's schema.
+    """Return the JSON schema of a state's schema.
 
     Args:
-        title: for a schema that has no name of its own.
+        title: the title of a schema that has no name of its own.
     """
     kind, declared = kind_of(schema), schema_of(schema)
     if kind is Kind.MODEL:
@@ -72,7 +72,10 @@ def state_json_schema(schema: Any, title: str) -> dict[str, Any]:
 
 
 def context_json_schema(schema: Any) -> dict[str, Any]:
-    """The JSON schema of a context: of a pydantic model, a TypedDict or a dataclass."""
+    """Return the JSON schema of a context: a pydantic model, a TypedDict or a dataclass.
+
+    Raises GraphValidationError for any other schema.
+    """
     cls = class_of(schema)
     if isinstance(cls, type) and issubclass(cls, BaseModel):
         return _of_model(schema)
@@ -84,7 +87,7 @@ def context_json_schema(schema: Any) -> dict[str, Any]:
 
 
 def _without(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """A schema without managed values, which nobody writes."""
+    """Remove managed values, which nobody writes, from a JSON schema."""
     for key in keys:
         schema["properties"].pop(key, None)
         if key in schema.get("required", ()):
@@ -97,7 +100,7 @@ def _of_model(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _defaults(schema: Any) -> dict[str, Any]:
-    """The defaults of a dataclass; of any other class, the values of its annotated attributes."""
+    """Return the defaults of a dataclass; of any other class, the values of its annotated attributes."""
     cls = class_of(schema)
     if not dataclasses.is_dataclass(cls):
         return {key: getattr(cls, key) for key in schema_of(schema).channels if hasattr(cls, key)}

@@ -1,4 +1,4 @@
-"""From a description to a Plan."""
+"""The making of a Plan from a description: its channels, its nodes and their edges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from perdure.graph.description import Description, StateBranch, StateNode
 from perdure.pregel.plan.plan import Branch, Calling, InputReader, NodeSpec, Plan
 
 _READ_INPUT = InputReader(bare=START)
-_START = StateNode(action=lambda given: given, calling=Calling.INPUT)
+_START = StateNode(action=lambda given: given, calling=Calling.INPUT)  # is never called
 
 Readers = Mapping[Any, InputReader | None]
 
@@ -31,7 +31,7 @@ Readers = Mapping[Any, InputReader | None]
 def plan_of(
     graph: Description, name: str, *, strict: bool = False, renamed: Mapping[str, str] | None = None
 ) -> Plan:
-    """The plan of a graph that was found to hang together."""
+    """Make the plan of a graph that was checked."""
     checks = Checks(graph)
     return Plan(
         name=name,
@@ -50,7 +50,7 @@ def plan_of(
     )
 
 
-def _channels(graph: Description) -> dict[str, BaseChannel[Any, Any]]:
+def _channels(graph: Description) -> dict[str, BaseChannel]:
     channels = {key: channel.copy() for key, channel in graph.channels.items()}
     channels[START] = EphemeralValue(Any, key=START)
     channels[TASKS] = Topic(Send, key=TASKS)
@@ -91,9 +91,9 @@ def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
     return specs
 
 
-def _edges_by_source(graph: Description) -> dict[str, list[tuple[str, Any]]]:
-    """The writes by which each node's static edges fire: plain edges by their ends, then joins."""
-    leaving: dict[str, list[tuple[str, Any]]] = {}
+def _edges_by_source(graph: Description) -> dict[str, list[tuple[str, str | None]]]:
+    """Return the writes by which each node's static edges fire: plain edges by their ends, then joins."""
+    leaving: dict[str, list[tuple[str, str | None]]] = {}
     for start, end in sorted(graph.edges):
         if end != END:
             leaving.setdefault(start, []).append((branch_channel(end), None))
@@ -111,7 +111,7 @@ def _joins_by_end(graph: Description) -> dict[str, list[str]]:
 
 
 def _reader(graph: Description, node: StateNode, readers: Readers) -> InputReader | None:
-    """How a node's input is made; a compiled graph's, of the keys that it shares with the state."""
+    """Choose the reader of a node's input. A compiled graph reads the keys that it shares with the state."""
     if node.input_schema is not None:
         return readers[node.input_schema]
     if node.subgraph is not None and ROOT not in graph.channels:
@@ -120,7 +120,7 @@ def _reader(graph: Description, node: StateNode, readers: Readers) -> InputReade
 
 
 def _branches(graph: Description, source: str, readers: Readers, schema: Any) -> tuple[Branch, ...]:
-    """The conditional edges of a node, whose paths are given what the node is unless they say otherwise."""
+    """Make the conditional edges of a node, whose paths read as the node does, or by their own schema."""
     return tuple(
         _branch(branch, readers[schema if branch.input_schema is None else branch.input_schema])
         for branch in graph.branches.get(source, {}).values()
@@ -128,7 +128,10 @@ def _branches(graph: Description, source: str, readers: Readers, schema: Any) ->
 
 
 def _branch(branch: StateBranch, reader: InputReader | None) -> Branch:
-    """A path without a schema of its own sees, beside the state, whatever else its node returned."""
+    """Make a conditional edge.
+
+    A path without a schema of its own also sees keys that its node returned and the state does not have.
+    """
     return Branch(
         name=branch.name,
         path=branch.path,

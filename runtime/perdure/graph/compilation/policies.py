@@ -1,17 +1,19 @@
-"""What is asked of how the nodes of a StateGraph are run: for one of them, or by default."""
+"""The policies of a StateGraph's nodes: their own, or the graph's defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TypeVar
 
 from perdure.graph.description import Description, NodeDefaults, StateNode
 from perdure.pregel.plan.plan import Policies
 from perdure.pregel.plan.policies import policies_of
 
+Policy = TypeVar("Policy")
+
 
 def handlers_of(graph: Description) -> frozenset[str]:
-    """The hidden nodes that handle the errors of others."""
+    """Return the hidden nodes that handle the errors of others."""
     named = (graph.defaults.error_handler, *(node.error_handler for node in graph.nodes.values()))
     return frozenset(name for name in named if name is not None)
 
@@ -19,10 +21,9 @@ def handlers_of(graph: Description) -> frozenset[str]:
 def node_policies(
     name: str, node: StateNode, defaults: NodeDefaults, handlers: Iterable[str]
 ) -> Policies | None:
-    """What node `name` asks for, or is given by default.
+    """Return the policies of node `name`; None if it is simply called.
 
-    A node among `handlers` handles the errors of others: its own are handled by nobody, and its
-    results are not kept in a cache.
+    The errors of a node among `handlers` are not handled, and its results are not cached.
     """
     handles = name in handlers
     return policies_of(
@@ -35,5 +36,5 @@ def node_policies(
     )
 
 
-def _either(own: Any, default: Any) -> Any:
+def _either(own: Policy | None, default: Policy | None) -> Policy | None:
     return default if own is None else own

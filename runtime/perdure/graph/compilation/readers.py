@@ -1,4 +1,4 @@
-"""How the inputs of nodes and paths are made of the state, and the context of what was given."""
+"""Readers: they make the inputs of nodes and paths from the state. Contexts are made likewise."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from perdure.pregel.step.failures import add_note
 
 
 def readers_of(checks: Checks) -> dict[Any, InputReader | None]:
-    """A reader for each schema of a graph."""
+    """Make a reader for each schema of a graph."""
     return {schema: reader_of(checks, schema) for schema in checks.graph.schemas}
 
 
 def reader_of(checks: Checks, schema: Any) -> InputReader | None:
-    """How an input of this schema is made; None if it is the whole state as a dict."""
+    """Make the reader for inputs of this schema; None if they are the whole state as a dict."""
     graph = checks.graph
     kind, cells = kind_of(schema), graph.schemas[schema]
     if kind is Kind.BARE:
@@ -45,13 +45,16 @@ def _constructor(schema: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 def output_of(graph: Description) -> str | tuple[str, ...]:
-    """The keys of a result; a single name, if the result is a bare value."""
+    """Return the keys of a result; a single name, if the result is a bare value."""
     keys = tuple(key for key in graph.schemas[graph.output_schema] if key in graph.channels)
     return ROOT if keys == (ROOT,) else keys
 
 
 def context_of(schema: Any) -> Callable[[Any], Any] | None:
-    """What makes of a mapping given as context what the schema says; None where nothing is to be made."""
+    """Make the function that turns a mapping into a context of the schema.
+
+    Return None where the context is taken as it is given: the schema is no dataclass and no model.
+    """
     cls = class_of(schema)
     if not isinstance(cls, type) or not (issubclass(cls, BaseModel) or dataclasses.is_dataclass(cls)):
         return None

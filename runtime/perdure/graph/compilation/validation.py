@@ -1,4 +1,4 @@
-"""What is checked when it is written to a state that pydantic models declare, and how."""
+"""Validation of writes to a state that pydantic models declare, and of the inputs that nodes get."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ from perdure.graph.schema.typed_dicts import adapter_of
 Validate = Callable[[Any], Any]
 
 HOLDS_ONE_VALUE: Final = (LastValue, AnyValue, EphemeralValue, UntrackedValue)
-"""Channels whose value is what was written, and so is validated as the field is."""
+"""Channels that keep the value that was written, so that a write is validated as the field is."""
 
 
 class Checks:
     """The validators of one graph.
 
-    A key belongs to the schema that declared it first, the state's before all others. Where that is a
-    pydantic model, whoever writes the key has the value validated; what other schemas say of it is
-    checked when an input is made of it.
+    A key belongs to the schema that declared it first, the state's before all others. If that is a
+    pydantic model, every write to the key is validated by it. Other schemas that declare the key are
+    applied when a node's input is made.
 
     Attributes:
+        graph: the description of the graph.
         validators: by state key, for the keys that belong to models.
     """
 
@@ -50,12 +51,13 @@ class Checks:
                 self.validators[key] = validate
 
     def parts_of(self, model: type[BaseModel]) -> ModelParts:
+        """Take a model apart, once."""
         if model not in self._parts:
             self._parts[model] = ModelParts(model)
         return self._parts[model]
 
     def is_checked(self, model: type[BaseModel], key: str) -> bool:
-        """Whether what is stored at `key` is already what this model would make of it."""
+        """Return True if the value stored at `key` was validated as this model would validate it."""
         owner = self._owners.get(key)
         return owner is not None and same_field(owner, model, key)
 
@@ -68,7 +70,7 @@ class Checks:
         return None
 
     def model_of(self, model: type[BaseModel]) -> Validate:
-        """What makes a node's input of the values there are; those that are valid are not checked again."""
+        """Make the function that builds a node's input from the state, without validating anything twice."""
         parts = self.parts_of(model)
         cells = self.graph.schemas[model]
         replaced: dict[str, CoreSchema] = {}
@@ -84,7 +86,7 @@ class Checks:
 
 
 def _owners(graph: Description) -> dict[str, type[BaseModel]]:
-    """The keys that belong to models, each with its model."""
+    """Return the model that each key belongs to, for the keys that belong to one."""
     owners: dict[str, type[BaseModel]] = {}
     seen: set[str] = set()
     for schema, cells in graph.schemas.items():
@@ -95,7 +97,10 @@ def _owners(graph: Description) -> dict[str, type[BaseModel]]:
 
 
 def _of_elements(channel: BinaryOperatorAggregate[Any], whole: Validate) -> Validate:
-    """What checks a write to a reduced key: as the reducer wants it, or, to overwrite, as the field does."""
+    """Make the validator of writes to a reduced key.
+
+    A write is validated as the reducer's second parameter says; an Overwrite as the field says.
+    """
     element = _right_hand(channel)
 
     def validate(value: Any) -> Any:
@@ -108,9 +113,9 @@ def _of_elements(channel: BinaryOperatorAggregate[Any], whole: Validate) -> Vali
 
 
 def _right_hand(channel: BinaryOperatorAggregate[Any]) -> Validate | None:
-    """The validator of what a reducer is given to add; None if nothing is said about it.
+    """Make the validator of a reducer's right-hand side; None if its annotation says nothing.
 
-    The functions of `operator` are annotated with nothing, but put together two values of one type.
+    The functions of `operator` have no annotations; they combine two values of the field's type.
     """
     hint = _right_hint(channel)
     if hint in (inspect.Parameter.empty, Any):

@@ -1,4 +1,4 @@
-"""Drawing graphs."""
+"""Drawings of graphs."""
 
 from perdure.graph.drawing.elements import Edge, Node
 from perdure.graph.drawing.expand import Drawable

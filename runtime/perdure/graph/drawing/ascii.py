@@ -1,4 +1,4 @@
-"""A drawing as boxes and lines of characters; the boxes are laid out by grandalf."""
+"""Drawings as boxes and lines of characters; grandalf lays the boxes out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS_BETWEEN = 3
 
 
 def ascii_text(nodes: Collection[Node], edges: Collection[Edge]) -> str:
-    """See Graph.draw_ascii."""
+    """Draw boxes and lines of characters; see Graph.draw_ascii."""
     to_themselves = {edge.source for edge in edges if edge.source == edge.target}
     labels = {node.id: _printable(node.id) + " (loops)" * (node.id in to_themselves) for node in nodes}
     links = links_of(list(labels), edges)
@@ -39,10 +39,12 @@ def _printable(name: str) -> str:
 
 @dataclass(slots=True)
 class _Spot:
-    """A place in a layer: a box, or, without a label, where a line passes.
+    """A place in a layer: a box or, without a label, a point on a line.
 
     Attributes:
-        w, h, xy: what grandalf reads, and writes: the size and the centre.
+        w, h, xy: the size, which grandalf reads, and the centre, which it writes.
+        layer: the number of its layer, from the top.
+        left: its first column.
     """
 
     label: str | None
@@ -71,14 +73,19 @@ class _Spot:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A connected part, laid out: boxes by node, and the spots that each line passes, from the top."""
+    """A connected part of a graph, laid out.
+
+    Attributes:
+        boxes: by node.
+        lines: each with the spots that it passes, from the top.
+    """
 
     boxes: dict[str, _Spot]
     lines: list[tuple[Link, list[_Spot]]]
 
 
 def _lay_out(labels: dict[str, str], links: Sequence[Link], left: int) -> _Placed:
-    """Boxes for the labels, none left of a column, and none over another."""
+    """Place boxes for the labels: none starts left of column `left`, and none covers another."""
     vertices = {name: Vertex(name) for name in labels}
     for name, vertex in vertices.items():
         vertex.view = _Spot(labels[name], w=len(labels[name]) + 4)
@@ -97,7 +104,7 @@ def _lay_out(labels: dict[str, str], links: Sequence[Link], left: int) -> _Place
 
 
 def _settle(layers: Sequence[Sequence[Any]], left: int) -> dict[Any, _Spot]:
-    """The spots of grandalf's vertices in whole columns."""
+    """Round the places that grandalf found to whole columns, and return the spot of each vertex."""
     spots: dict[Any, _Spot] = {}
     for number, layer in enumerate(layers):
         for vertex in layer:
@@ -141,7 +148,7 @@ class _Canvas:
         self.rows.setdefault(row, {}).update(enumerate(text, column))
 
     def line(self, mark: str, start: tuple[int, int], end: tuple[int, int]) -> None:
-        """A line of marks; of a plain and a conditional one that cross, the plain one is seen."""
+        """Draw a line of marks. Where a plain line crosses a conditional one, the plain one is on top."""
         (row, column), (last_row, last_column) = start, end
         steps = max(abs(last_row - row), abs(last_column - column), 1)
         for step in range(steps + 1):

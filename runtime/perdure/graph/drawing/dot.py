@@ -1,4 +1,4 @@
-"""A drawing in the language of Graphviz."""
+"""Drawings in the language of Graphviz."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ _EDGES = 'edge [fontname="Helvetica", fontsize=11];'
 
 
 def dot_text(nodes: Iterable[Node], edges: Iterable[Edge], settings: Mapping[str, str] | None = None) -> str:
-    """A digraph; `settings` are attributes of the whole picture."""
+    """Write a digraph.
+
+    Args:
+        settings: attributes of the whole picture.
+    """
     lines = [f"{name}={_quoted(value)};" for name, value in (settings or {}).items()]
     lines += [_NODES, _EDGES, *_block(blocks(nodes, edges))]
     return "\n".join(["digraph {", *(f"  {line}" for line in lines), "}"]) + "\n"
@@ -47,7 +51,7 @@ def _edge(edge: Edge) -> str:
 
 
 def _shown(*lines: str) -> str:
-    """A label; entities in it, which Graphviz would resolve, are shown as they are written."""
+    """Write a label. Entities such as `&amp;`, which Graphviz would resolve, are shown as written."""
     return _quoted("\n".join(escape(line, quote=False) for line in lines))
 
 

@@ -1,4 +1,4 @@
-"""What a drawing is made of: nodes and edges, and the groups that their ids put them in."""
+"""The elements of a drawing: nodes, edges, and the groups in which their ids place them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Node:
 
     Attributes:
         id: its name; inside a subgraph, `subgraph:name`.
-        data: what it runs; of `__start__` and `__end__`: the schema of the input and of the output.
-        metadata: what its user says of it, and `defer` and `__interrupt` ("before", "after" or
-            "before,after") where they apply.
+        data: its action; for `__start__` and `__end__`, the schema of the input and of the output.
+        metadata: its user's metadata, and `defer` and `__interrupt` ("before", "after" or "before,after")
+            where they apply.
     """
 
     id: str
@@ -30,10 +30,12 @@ class Node:
 
     @property
     def is_start(self) -> bool:
+        """True for the node at which every run begins."""
         return self.name == START
 
     @property
     def is_end(self) -> bool:
+        """True for the node at which runs end."""
         return self.name == END
 
 
@@ -42,7 +44,7 @@ class Edge(NamedTuple):
 
     Attributes:
         data: its label, if it has one.
-        conditional: it is taken on some runs only.
+        conditional: whether only some runs take it.
     """
 
     source: str
@@ -52,27 +54,27 @@ class Edge(NamedTuple):
 
 
 def in_order(edges: Iterable[Edge]) -> list[Edge]:
-    """The edges without repetitions: by source and target, plain ones first, then by label."""
+    """Sort edges by source and target, plain ones first, then by label; drop repetitions."""
     return sorted(set(edges), key=lambda edge: (edge.source, edge.target, edge.conditional, edge.data or ""))
 
 
 def nested_id(group: str, node: str) -> str:
-    """The id that a node has when the graph it belongs to is drawn inside another one."""
+    """Return the id of a node whose graph is drawn inside another graph."""
     return f"{group}{NAMESPACE_END}{node}"
 
 
 def group_id(group: Group) -> str:
-    """A group by the id of the node that it was drawn for."""
+    """Return the id of the node in whose place a group is drawn."""
     return NAMESPACE_END.join(group)
 
 
 def group_of(node: str) -> Group:
-    """The group in which a node is drawn."""
+    """Return the group in which a node is drawn."""
     return tuple(node.split(NAMESPACE_END)[:-1])
 
 
 def group_around(edge: Edge) -> Group:
-    """The innermost group that holds both ends of an edge."""
+    """Return the innermost group that contains both ends of an edge."""
     shared = []
     for one, other in zip(group_of(edge.source), group_of(edge.target), strict=False):
         if one != other:
@@ -83,7 +85,7 @@ def group_around(edge: Edge) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A group with what is drawn in it, and the groups inside it."""
+    """A group with its nodes and edges, and the groups inside it."""
 
     group: Group
     nodes: list[Node] = field(default_factory=list)
@@ -92,7 +94,7 @@ class Block:
 
 
 def blocks(nodes: Iterable[Node], edges: Iterable[Edge]) -> Block:
-    """The outermost block, with all nodes and edges in the blocks they belong to."""
+    """Put nodes and edges into the blocks that they belong to, and return the outermost block."""
     known: dict[Group, Block] = {(): Block(())}
 
     def block(group: Group) -> Block:

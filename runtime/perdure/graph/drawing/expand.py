@@ -28,8 +28,9 @@ def expand_subgraphs(graph: Graph, outline: Outline, config: Config | None, xray
         xray: True: all that is below, however deep; a number: so many levels.
     """
     for name, node in outline.nodes.items():
-        if isinstance(node.subgraph, Drawable):
-            below = node.subgraph.get_graph(config, xray=xray if xray is True else xray - 1)
+        child: object = node.subgraph
+        if isinstance(child, Drawable):
+            below = child.get_graph(config, xray=xray if xray is True else xray - 1)
             graph = expand(graph, name, below)
     return graph
 

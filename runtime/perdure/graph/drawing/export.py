@@ -1,4 +1,4 @@
-"""A drawing as plain data."""
+"""Drawings as plain data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.graph.drawing.elements import Edge, Node
 
 
 def plain_form(nodes: Iterable[Node], edges: Iterable[Edge]) -> dict[str, Any]:
-    """Nodes and edges as lists of dicts that JSON can hold."""
+    """Return nodes and edges as lists of dicts that JSON can hold."""
     return {"nodes": [_node(node) for node in nodes], "edges": [_edge(edge) for edge in edges]}
 
 
@@ -34,13 +34,13 @@ def _edge(edge: Edge) -> dict[str, Any]:
     return form
 
 
-def _path(thing: Any) -> list[str]:
-    """Where what a node runs is defined: the parts of the module's name, then its own."""
+def _path(thing: object) -> list[str]:
+    """Return the place where a node's action is defined: the parts of the module's name, then its own."""
     named = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
     return [*named.__module__.split("."), named.__qualname__]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Mapping):

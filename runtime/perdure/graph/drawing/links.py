@@ -1,4 +1,4 @@
-"""Edges made ready to be laid out in layers: none goes up, none leads to itself, no two are parallel."""
+"""Links: edges made ready to be laid out in layers, without loops, cycles and parallels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Link:
 
 
 def links_of(nodes: Sequence[str], edges: Collection[Edge]) -> list[Link]:
-    """The edges between different nodes, those that close a cycle turned round."""
+    """Join the edges between the same two nodes into links; edges that close a cycle are turned round."""
     targets: dict[str, list[str]] = {node: [] for node in nodes}
     for edge in edges:
         if edge.target != edge.source:
@@ -51,7 +51,7 @@ def links_of(nodes: Sequence[str], edges: Collection[Edge]) -> list[Link]:
 
 
 def _back_edges(targets: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """The edges that lead to a node that is still being visited, depth first."""
+    """Yield the edges that close a cycle: in a depth-first search, their target is still being visited."""
     open_nodes: set[str] = set()
     closed: set[str] = set()
     for root in targets:
@@ -74,7 +74,7 @@ def _back_edges(targets: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str
 
 
 def parts_of(nodes: Sequence[str], links: Iterable[Link]) -> list[tuple[list[str], list[Link]]]:
-    """The connected parts of a graph, with the nodes and links of each in the order given."""
+    """Divide a graph into its connected parts. Nodes and links of each part keep their order."""
     part: dict[str, list[str]] = {node: [node] for node in nodes}
     for link in links:
         one, other = part[link.upper], part[link.lower]

@@ -1,4 +1,4 @@
-"""A drawing as text that Mermaid draws."""
+"""Drawings as text for Mermaid."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ CurveStyle = Literal[
     "stepAfter",
     "stepBefore",
 ]
-"""How Mermaid bends the lines between nodes."""
+"""Mermaid's ways to bend the lines between nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStyles:
-    """How nodes look, in the words of Mermaid's `classDef`."""
+    """The look of nodes, in the words of Mermaid's `classDef`."""
 
     default: str = "fill:#f2f0ff,line-height:1.2"
     first: str = "fill-opacity:0"
     last: str = "fill:#bfb6fc"
 
 
-# What may stand in any of Mermaid's texts as it is: letters of every script, and a little punctuation, but
-# neither what looks like an arrow (`a--b`) nor what looks like a list (`1. a`).
+# Letters of every script and some punctuation are safe in any of Mermaid's texts, but neither what looks like
+# an arrow (`a--b`) nor what looks like a list (`1. a`).
 _NOT_PLAIN = re.compile(r"[^\w ,=.\-]|(?<![\w])[.\-]|[.\-](?!\w)")
 _MARKED = re.compile(r"^[_]|[_]$")
 
@@ -53,7 +53,7 @@ def mermaid_text(
     words: int,
     configuration: Mapping[str, Any],
 ) -> str:
-    """See Graph.draw_mermaid."""
+    """Write text for Mermaid; see Graph.draw_mermaid."""
     if curve_style not in get_args(CurveStyle):
         known = ", ".join(get_args(CurveStyle))
         raise ValueError(f"Mermaid has no curve {curve_style!r}. It has: {known}.")
@@ -68,7 +68,7 @@ def mermaid_text(
 
 
 def _names(block: Block) -> Iterator[str]:
-    """What needs an id: nodes, and the groups around them."""
+    """Yield the names of all that needs an id: nodes, and the groups around them."""
     yield from (node.id for node in block.nodes)
     for inner in block.inner:
         yield group_id(inner.group)
@@ -82,7 +82,7 @@ def _front_matter(curve_style: str, configuration: Mapping[str, Any]) -> list[st
 
 
 def _yaml(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """Mappings as YAML; whatever is in them as JSON, which YAML includes."""
+    """Write mappings as YAML, and other values as JSON, which is a part of YAML."""
     for key, each in value.items():
         if isinstance(each, Mapping) and each:
             yield f"{indent}{key}:"
@@ -110,9 +110,9 @@ class _Writer:
     words: int
 
     def block(self, block: Block) -> Iterator[str]:
-        """A block's lines: its nodes, its edges, and the blocks in it."""
+        """Write the lines of a block: its nodes, its edges, and the blocks in it."""
         for node in block.nodes:
-            # Without styles, a node whose id is its name is known from its edges.
+            # Without styles, a node whose id is its name need not be declared: its edges do that.
             if self.with_styles or self.ids[node.id] != node.name or block.group:
                 yield self._node(node)
         for edge in block.edges:
@@ -147,5 +147,5 @@ class _Writer:
 
 
 def _text(text: str) -> str:
-    """A text with everything that Mermaid, Markdown or HTML would make something of as entities."""
+    """Write as entities all characters that have a meaning in Mermaid, Markdown or HTML."""
     return _NOT_PLAIN.sub(lambda found: f"#{ord(found[0])};", text).strip() or "&nbsp;"

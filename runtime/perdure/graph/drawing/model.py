@@ -1,4 +1,4 @@
-"""Graph: a graph that can be drawn in several ways."""
+"""Graph: the drawing of a graph, in several formats."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Graph:
         wrap_label_n_words: int = 9,
         frontmatter_config: Mapping[str, Any] | None = None,
     ) -> str:
-        """The graph as text that Mermaid draws.
+        """Return the graph as text for Mermaid.
 
         Args:
             with_styles: False leaves out colours, metadata and configuration.
-            node_colors: how ordinary nodes, the first, and the last one look.
-            wrap_label_n_words: how many words of an edge's label stand in one line.
+            node_colors: the look of ordinary nodes, of the first, and of the last one.
+            wrap_label_n_words: the most words in one line of an edge's label.
             frontmatter_config: Mermaid's configuration, at the head of the text; merged over ours.
 
         Raises:
-            ValueError: Mermaid has no such curve, or labels cannot have that few words in a line.
+            ValueError: Mermaid has no such curve, or `wrap_label_n_words` is less than 1.
         """
         return mermaid_text(
             self.nodes.values(),
@@ -64,7 +64,7 @@ class Graph:
         )
 
     def draw_ascii(self) -> str:
-        """The graph as boxes and lines, dotted where an edge is conditional. Labels are left out.
+        """Return the graph as boxes and lines, dotted where an edge is conditional. Labels are left out.
 
         Raises:
             MissingExtraError: grandalf, which lays the boxes out, is not installed.
@@ -77,14 +77,14 @@ class Graph:
         sys.stdout.write(self.draw_ascii() + "\n")
 
     def draw_dot(self) -> str:
-        """The graph in the language of Graphviz."""
+        """Return the graph in the language of Graphviz."""
         return dot_text(self.nodes.values(), self.edges)
 
     def draw_png(self, output_file_path: str | Path | None = None) -> bytes:
-        """The graph as a picture, made by Graphviz on this machine.
+        """Return the graph as a picture, made by Graphviz on this machine.
 
         Args:
-            output_file_path: where to write the picture, too.
+            output_file_path: a file to write the picture to as well.
 
         Raises:
             MissingExtraError: there is no Graphviz.
@@ -99,9 +99,9 @@ class Graph:
         background_color: str = "white",
         padding: int = 10,
     ) -> bytes:
-        """What `draw_png` returns, under the name that readers of Mermaid's pictures look for.
+        """Return a picture like that of `draw_png`: Graphviz makes it, not Mermaid.
 
-        Nothing is sent anywhere: Graphviz makes this picture as well, not Mermaid.
+        Users of LangGraph know pictures by this name. Nothing is sent to a server.
 
         Args:
             background_color: a name of a colour, "#rrggbb", or "transparent".
@@ -111,12 +111,15 @@ class Graph:
         return png(dot_text(self.nodes.values(), self.edges, settings), output_file_path)
 
     def to_json(self) -> dict[str, Any]:
-        """The graph as `{"nodes": [...], "edges": [...]}` of what JSON can hold."""
+        """Return the graph as `{"nodes": [...], "edges": [...]}`, which JSON can hold."""
         return plain_form(self.nodes.values(), self.edges)
 
 
 def _ascii() -> ModuleType:
-    """The module that draws boxes: loaded when asked for, as not everybody has grandalf."""
+    """Import the module that draws boxes; it needs grandalf, which is optional.
+
+    Raises MissingExtraError if grandalf is not installed.
+    """
     try:
         return import_module("perdure.graph.drawing.ascii")
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Pictures, made by Graphviz's program on this machine."""
+"""Pictures, made by Graphviz on this machine."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from pathlib import Path
 from perdure.errors import DrawingError, MissingExtraError
 
 _PROGRAMS = ("dot", "graphviz-pure")
-"""Graphviz itself first; then the port of it that comes as a wheel, with the extra `draw`."""
+"""Programs that draw: Graphviz itself, or its port, a wheel that comes with the extra `draw`."""
 
 _LIMIT_SECONDS = 60.0
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def png(dot: str, output_file_path: str | Path | None = None) -> bytes:
-    """A picture of a graph in Graphviz's language; written to a file, too, if one is named."""
+    """Draw a graph that is written in Graphviz's language, and write the picture to a file if one is named.
+
+    Raises:
+        MissingExtraError: there is no Graphviz.
+        DrawingError: Graphviz did not make a picture of it.
+    """
     picture = _run(_program(), dot)
     if output_file_path is not None:
         Path(output_file_path).write_bytes(picture)
@@ -25,15 +30,15 @@ def png(dot: str, output_file_path: str | Path | None = None) -> bytes:
 
 
 def _program() -> str:
-    """The first program there is: on the path, or where this Python's packages put theirs."""
+    """Find the first program that is on the path or among the scripts of this Python's packages."""
     for name in _PROGRAMS:
         found = shutil.which(name) or shutil.which(name, path=sysconfig.get_path("scripts"))
         if found is not None:
             return found
     raise MissingExtraError(
-        "A picture is made by Graphviz, and neither `dot` nor `graphviz-pure` is there: install Graphviz "
-        "(Debian, Ubuntu: apt-get install graphviz; macOS: brew install graphviz), or pip install "
-        "'perdure[draw]'. draw_mermaid() and draw_dot() need nothing."
+        "Graphviz, which makes pictures, is not installed: there is neither `dot` nor `graphviz-pure`. "
+        "Install Graphviz (Debian, Ubuntu: apt-get install graphviz; macOS: brew install graphviz), or pip "
+        "install 'perdure[draw]'. draw_mermaid() and draw_dot() need nothing."
     )
 
 

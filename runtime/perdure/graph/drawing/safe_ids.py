@@ -1,4 +1,4 @@
-"""Ids that Mermaid takes for ids, whatever a node is called."""
+"""Ids of nodes that Mermaid accepts, whatever the names of the nodes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _WORDS = (
     "|subgraph"
 )
 _IS_WORD = re.compile(rf"(?:{_WORDS})(?![a-z0-9_])|_(?:blank|parent|self|top)|[0-9-]", re.IGNORECASE)
-"""Where Mermaid reads one of its own words, or part of an arrow, at the beginning of an id."""
+"""The beginnings of ids that Mermaid would read as one of its own words, or as part of an arrow."""
 
 
 def safe_ids(names: Iterable[str]) -> dict[str, str]:
-    """An id for each name, different from the others' and, where that can be, the name itself.
+    """Make a unique id for each name: the name itself, if Mermaid accepts that.
 
-    What an id cannot have becomes a backslash and the character's code point in hexadecimal digits.
+    Any other character becomes a backslash and its code point in hexadecimal digits.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
         escaped = _escaped(name)
-        # A digit that follows an escape can read as part of it, so that two names come out the same.
+        # A digit that follows an escape can read as part of it, so two names may be escaped to the same id.
         candidate, number = escaped, 1
         while candidate in taken:
             number += 1

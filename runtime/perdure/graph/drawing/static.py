@@ -1,4 +1,4 @@
-"""From a graph as described, and its plan, to a drawing: nothing is run."""
+"""Drawings of a graph from its description and its plan; nothing is run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Nodes = Sequence[str] | Literal["*"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """What a drawing shows of a description, as it was when the graph was compiled."""
+    """The parts of a description that a drawing shows, as they were when the graph was compiled."""
 
     nodes: Mapping[str, StateNode]
     edges: frozenset[tuple[str, str]]
@@ -30,7 +30,7 @@ class Outline:
 
 
 def outline_of(description: Description) -> Outline:
-    """Taken at compile: what is added to the description later is not in the graph either."""
+    """Take the outline of a description; what is added to the description later is not in it."""
     return Outline(
         nodes=dict(description.nodes),
         edges=frozenset(description.edges),
@@ -42,7 +42,7 @@ def outline_of(description: Description) -> Outline:
 
 
 def static_graph(plan: Plan, outline: Outline, *, before: Nodes = (), after: Nodes = ()) -> Graph:
-    """The drawing of a graph.
+    """Draw a graph.
 
     Args:
         before, after: the nodes at which a run pauses.
@@ -65,7 +65,7 @@ def _holds(nodes: Nodes, name: str) -> bool:
 
 
 def _node(spec: NodeSpec, described: StateNode | None) -> Node:
-    """A node; one that only the plan has, as some error handlers are, as the plan says."""
+    """Make a node, from its description if it has one: some error handlers are only in the plan."""
     if described is None:
         return Node(spec.name, spec.name, spec.action, dict(spec.metadata))
     metadata = {**described.metadata, **({"defer": True} if described.defer else {})}
@@ -95,7 +95,7 @@ def _static_edges(outline: Outline) -> Iterator[Edge]:
 
 
 def _routes(outline: Outline, everywhere: Sequence[str]) -> Iterator[Edge]:
-    """Where branches, and the nodes that say so, may go."""
+    """Yield the edges of conditional edges and of declared destinations."""
     for source, branches in outline.branches.items():
         for branch in branches:
             ends = {end: end for end in everywhere} if branch.ends is None else branch.ends

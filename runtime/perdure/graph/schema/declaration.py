@@ -22,10 +22,11 @@ class Schema:
     """A schema, taken apart.
 
     Attributes:
-        channels, managed: by key, in the order of declaration.
+        channels: its channels by key, in the order of declaration.
+        managed: its managed values by key, likewise.
     """
 
-    channels: dict[str, BaseChannel[Any, Any]]
+    channels: dict[str, BaseChannel]
     managed: dict[str, type[ManagedValue]]
 
 
@@ -49,7 +50,7 @@ def schema_of(declared: Any) -> Schema:
 
 
 def check_schema(declared: Any) -> None:
-    """Refuse what cannot be told from other schemas, such as a dict of types."""
+    """Refuse a schema that cannot be hashed, such as a dict of types."""
     try:
         hash(declared)
     except TypeError as error:
@@ -62,7 +63,7 @@ _RESERVED_KEYS = (RESERVED_NODE_NAMES - {"configurable"}) | {ROOT}
 
 
 def _check_keys(declared: Any, keys: Iterable[str]) -> None:
-    """Refuse a key that a channel of the engine's, or a control write that it stores, would be taken for."""
+    """Refuse a key that the engine gives to a channel or a stored write of its own."""
     for key in keys:
         if key in _RESERVED_KEYS or is_trigger(key):
             raise GraphValidationError(
@@ -75,7 +76,7 @@ _Default = Callable[[], Any]
 
 
 def _fields(declared: Any, kind: Kind) -> dict[str, tuple[Any, _Default | None]]:
-    """The keys of a schema with their annotations, and what makes their defaults."""
+    """Return the keys of a schema with their annotations, and with the functions that make their defaults."""
     if kind is Kind.BARE:
         return {ROOT: (declared, None)}
     if kind is Kind.MODEL:
@@ -88,13 +89,13 @@ def _fields(declared: Any, kind: Kind) -> dict[str, tuple[Any, _Default | None]]
             f"{name_of_schema(declared)} has {init_only[0]!r} as an InitVar, which its objects do not keep: "
             "it cannot be part of a state. Make it a field."
         )
-    # A field that is not given to the constructor is the object's own, not the state's.
+    # A field that the constructor does not take belongs to the object, not to the state.
     fields = [field for field in dataclasses.fields(class_of(declared)) if field.init]
     return {field.name: (hints[field.name], _dataclass_default(field)) for field in fields}
 
 
 def _spelt(field: FieldInfo) -> Any:
-    """A field's annotation as it was written, for pydantic keeps its parts apart."""
+    """Return a field's annotation as it was written; pydantic stores the type and the metadata separately."""
     return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 

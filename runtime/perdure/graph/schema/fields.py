@@ -1,4 +1,4 @@
-"""One key of a schema: what its annotation says of the channel that holds it."""
+"""Fields: the annotation of one key of a schema, and the channel or managed value that it declares."""
 
 from __future__ import annotations
 
@@ -32,26 +32,27 @@ from perdure.pregel.plan.callables import signature_of
 _QUALIFIERS: Final = (Required, NotRequired, ClassVar, Final, typing_extensions.ReadOnly)
 _Alias = typing_extensions.TypeAliasType
 
-Cell = BaseChannel[Any, Any] | type[ManagedValue]
+Cell = BaseChannel | type[ManagedValue]
 
 
 class Annotation(NamedTuple):
-    """An annotation without what stands around its type.
+    """An annotation, taken apart.
 
     Attributes:
-        metadata: what every Annotated around it says, the innermost first.
+        typ: the type, without qualifiers and metadata.
+        metadata: the metadata of every Annotated around the type, the innermost first.
     """
 
     typ: Any
     metadata: tuple[Any, ...] = ()
 
 
-def cell_of(owner: str, key: str, hint: Any, default: Callable[[], Any] | None = None) -> Cell:
-    """The channel of a key, or the class of its managed value.
+def cell_of(owner: str, key: str, hint: object, default: Callable[[], Any] | None = None) -> Cell:
+    """Make the channel of a key, or return the class of its managed value.
 
     Args:
         owner: the schema's name, for errors.
-        default: makes what the schema says that the key starts from; None: it says nothing.
+        default: a function that makes the key's default; None: the schema has no default for it.
     """
     typ, metadata = unwrap(hint)
     managed = _managed(metadata)
@@ -67,13 +68,13 @@ def cell_of(owner: str, key: str, hint: Any, default: Callable[[], Any] | None =
 
 
 def _start(default: Callable[[], Any]) -> Any:
-    """A default of None says that there is nothing yet: few reducers take it for a left side."""
+    """Make a reduced key's default; None means no value yet, because few reducers take it as left side."""
     value = default()
     return MISSING if value is None else value
 
 
 def unwrap(hint: Any) -> Annotation:
-    """The type in an annotation and all that is said about it, wherever that stands."""
+    """Take an annotation apart: find the type and all metadata, however deep they are nested."""
     origin = get_origin(hint)
     if origin in _QUALIFIERS:
         return unwrap(get_args(hint)[0])
@@ -92,18 +93,18 @@ def unwrap(hint: Any) -> Annotation:
     return Annotation(hint)
 
 
-def _is_rule(item: Any) -> bool:
-    """Whether a piece of metadata can say how a key is kept; a docstring or a pydantic Field cannot."""
+def _is_rule(item: object) -> bool:
+    """Return True if a piece of metadata may be a reducer, a channel or a managed value."""
     return isinstance(_class_of(item), type) or isinstance(item, BaseChannel) or callable(item)
 
 
-def _class_of(item: Any) -> type[ManagedValue] | type[BaseChannel[Any, Any]] | None:
-    """The class of channels or of managed values that `item` is, or is a form of."""
+def _class_of(item: object) -> type[ManagedValue] | type[BaseChannel] | None:
+    """Return the class of channels or of managed values that `item` is, or is a form of."""
     cls = get_origin(item) or item
     return cls if isinstance(cls, type) and issubclass(cls, ManagedValue | BaseChannel) else None
 
 
-def _managed(metadata: tuple[Any, ...]) -> type[ManagedValue] | None:
+def _managed(metadata: tuple[object, ...]) -> type[ManagedValue] | None:
     for item in reversed(metadata):
         cls = _class_of(item)
         if cls is not None and issubclass(cls, ManagedValue):
@@ -111,7 +112,7 @@ def _managed(metadata: tuple[Any, ...]) -> type[ManagedValue] | None:
     return None
 
 
-def _channel(owner: str, key: str, typ: Any, metadata: tuple[Any, ...]) -> BaseChannel[Any, Any] | None:
+def _channel(owner: str, key: str, typ: object, metadata: tuple[object, ...]) -> BaseChannel | None:
     for item in metadata:
         if isinstance(item, BaseChannel):
             return _own(item, key, typ)
@@ -122,8 +123,8 @@ def _channel(owner: str, key: str, typ: Any, metadata: tuple[Any, ...]) -> BaseC
     return None if reducer is None else BinaryOperatorAggregate(typ, reducer, key=key)
 
 
-def _own(given: BaseChannel[Any, Any], key: str, typ: Any) -> BaseChannel[Any, Any]:
-    """The graph's own channel like the one given, which is of the annotated type if it has none."""
+def _own(given: BaseChannel, key: str, typ: object) -> BaseChannel:
+    """Copy an annotated channel for this graph; it takes the annotated type if it has none."""
     channel = given.copy()
     channel.key = key
     if channel.typ is None:
@@ -132,25 +133,29 @@ def _own(given: BaseChannel[Any, Any], key: str, typ: Any) -> BaseChannel[Any, A
     return channel
 
 
-def _made(cls: Any, owner: str, key: str, typ: Any) -> BaseChannel[Any, Any]:
+def _made(cls: Any, owner: str, key: str, typ: object) -> BaseChannel:
     try:
-        channel: BaseChannel[Any, Any] = cls(typ, key=key)
+        channel: BaseChannel = cls(typ, key=key)
     except TypeError as error:
         raise GraphValidationError(
             f"{owner}.{key} is annotated with the class {cls.__name__}, which needs more than a type: "
-            f"{error}. Annotate it with a channel that is made, {cls.__name__}(...)."
+            f"{error}. Annotate it with an instance, {cls.__name__}(...)."
         ) from error
     return channel
 
 
 def _reducer(owner: str, key: str, metadata: tuple[Any, ...]) -> Callable[[Any, Any], Any] | None:
-    """The last piece of metadata that takes two values; an error if one was meant to."""
+    """Return the last piece of metadata that takes two values; None if there is none.
+
+    Raises NodeSignatureError if one was meant to be a reducer, but takes another number of values.
+    """
     candidates = [item for item in metadata if callable(item)]
     for item in reversed(candidates):
         if _takes_two(item):
             return _checked(owner, key, item)
     for item in candidates:
-        # Markers may be callable too: what is a function, or stands where a reducer does, is none.
+        # Markers of other libraries may be callable too. A function, or the last piece of metadata, is not
+        # one of them: it was meant to be the reducer.
         if inspect.isroutine(item) or isinstance(item, partial) or item is metadata[-1]:
             raise NodeSignatureError(
                 f"Invalid reducer signature for {owner}.{key}. Expected (a, b) -> c. "
@@ -159,18 +164,21 @@ def _reducer(owner: str, key: str, metadata: tuple[Any, ...]) -> Callable[[Any, 
     return None
 
 
-def _checked(owner: str, key: str, reducer: Any) -> Callable[[Any, Any], Any]:
-    """The reducer, if what it returns is the value and not something to be awaited or iterated over."""
+def _checked(owner: str, key: str, reducer: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Return a reducer, if it returns the value itself and is neither async nor a generator.
+
+    Raises NodeSignatureError if it is.
+    """
     kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
     if any(is_kind(called) for is_kind in kinds for called in (reducer, type(reducer).__call__)):
         raise NodeSignatureError(
             f"The reducer of {owner}.{key} is async or a generator; it must return the new value itself."
         )
-    return reducer  # type: ignore[no-any-return]
+    return reducer
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
-    """Whether a function has two positional parameters; a builtin that does not tell may."""
+def _takes_two(function: Callable[..., object]) -> bool:
+    """Return True if a function has two positional parameters, or is a builtin with no known signature."""
     signature = signature_of(function)
     if signature is None:
         return True

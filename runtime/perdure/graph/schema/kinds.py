@@ -1,4 +1,4 @@
-"""From a schema's declaration to its channels."""
+"""Kinds of schemas, and the annotations that schemas of each kind have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from perdure.errors import GraphValidationError
 
 
 class Kind(Enum):
-    """What a node whose input has the schema is given."""
+    """A kind of schema, by the input that it gives to a node."""
 
     BARE = auto()
     """The one value that the state is."""
@@ -26,7 +26,7 @@ class Kind(Enum):
 
 
 def kind_of(declared: Any) -> Kind:
-    """What a node with this schema is given."""
+    """Return the kind of a schema."""
     cls = class_of(declared)
     if get_origin(declared) is Annotated or not isinstance(cls, type):
         return Kind.BARE
@@ -38,37 +38,37 @@ def kind_of(declared: Any) -> Kind:
 
 
 def class_of(declared: Any) -> Any:
-    """The class that a schema is, or is a form of: of `Page[int]`, `Page`."""
+    """Return the class that a schema is, or is a form of: that of `Page[int]` is `Page`."""
     return get_origin(declared) or declared
 
 
 def is_typed_dict(declared: Any) -> bool:
-    """Whether this is a TypedDict, of `typing` or of `typing_extensions`."""
+    """Return True for a TypedDict, of `typing` or of `typing_extensions`."""
     cls = class_of(declared)
     return is_typeddict(cls) or typing_extensions.is_typeddict(cls)
 
 
 def name_of_schema(declared: Any) -> str:
-    """A schema's name, for messages."""
+    """Return a schema's name, for messages."""
     return getattr(class_of(declared), "__name__", None) or repr(declared)
 
 
 def hints_of(declared: Any) -> dict[str, Any]:
-    """Annotations, resolved; those of a generic class with its parameters in their place."""
+    """Return the annotations of a schema, resolved; type parameters of a generic class are filled in."""
     cls = class_of(declared)
     try:
         hints = get_type_hints(cls, include_extras=True)
     except NameError as error:
         raise GraphValidationError(
-            f"The annotations of {name_of_schema(cls)} name {error.name!r}, which cannot be found from where "
-            "it is declared. Declare both at the top of a module that is imported as one."
+            f"The annotations of {name_of_schema(cls)} name {error.name!r}, which is not defined in its "
+            "module. Define both at the top level of a module that can be imported."
         ) from error
     given = _parameters(declared)
     return {key: _filled_in(hint, given) for key, hint in hints.items()} if given else hints
 
 
 def _parameters(declared: Any) -> dict[Any, Any]:
-    """What the parameters of a generic schema, and of those that it is derived from, stand for."""
+    """Return the arguments of a generic schema and of its base classes, by type parameter."""
     cls = class_of(declared)
     own = getattr(cls, "__parameters__", ())
     given = dict(zip(own, get_args(declared), strict=False))
@@ -87,12 +87,16 @@ def _filled_in(hint: Any, given: dict[Any, Any]) -> Any:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """A pydantic model's fields, once all that its annotations name can be found."""
+    """Return a pydantic model's fields, once its annotations are resolved.
+
+    Raises GraphValidationError if they cannot be.
+    """
     if not model.__pydantic_complete__:
         try:
             model.model_rebuild()
         except (PydanticUserError, NameError) as error:
             raise GraphValidationError(
-                f"The pydantic model {model.__name__} is not complete: {error}"
+                f"The pydantic model {model.__name__} is not complete: {error}. Define the types in its "
+                "annotations before it is used as a schema."
             ) from error
     return model.model_fields

@@ -1,4 +1,4 @@
-"""Pydantic models taken apart: one field validated by itself, or a model made of values that are valid."""
+"""Pydantic models, taken apart: fields are validated one by one, and models are built of valid values."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _AROUND = ("function-before", "function-after", "function-wrap")
 
 
 class ModelParts:
-    """A model's core schema, of which validators for parts of it are made.
+    """A model's core schema, from which validators for parts of the model are made.
 
-    What pydantic does for a whole model is described by nested dicts: model validators around the model,
-    around its fields, each of which has its own validators.
+    A core schema is nested dicts: model validators around the model, the model around its fields, and each
+    field around its own validators.
 
     Attributes:
-        fields: by name.
+        model: the model.
+        fields: the core schemas of its fields, by name.
     """
 
     def __init__(self, model: type[BaseModel]) -> None:
@@ -50,7 +51,10 @@ class ModelParts:
         return part
 
     def _find(self, part: Part) -> Part:
-        """The part that holds the fields."""
+        """Return the part that holds the fields.
+
+        Raises GraphValidationError if the model has a core schema of its own making.
+        """
         part = self._resolved(part)
         if part["type"] == "model-fields":
             return part
@@ -59,12 +63,12 @@ class ModelParts:
         elif part["type"] not in _AROUND:
             raise GraphValidationError(
                 f"The pydantic model {self.model.__name__} makes a core schema of its own, {part['type']!r}, "
-                "in which its fields cannot be told apart. Use a model without __get_pydantic_core_schema__."
+                "in which its fields cannot be found. Use a model without __get_pydantic_core_schema__."
             )
         return self._find(part["schema"])
 
     def field_validator(self, name: str) -> Callable[[Any], Any]:
-        """What pydantic does to a value of one field, its field validators included."""
+        """Make the function that validates a value of one field, its field validators included."""
         field = {key: value for key, value in self.fields[name].items() if key != "frozen"}
         validator = self._made({**self._model_fields, "fields": {name: field}}, self._config)
 
@@ -75,9 +79,9 @@ class ModelParts:
         return validate
 
     def whole(self, replaced: Mapping[str, CoreSchema]) -> SchemaValidator:
-        """The model with other schemas for the values of some of its fields; names are those of the fields.
+        """Make a validator of the whole model, with other core schemas for some of its fields.
 
-        Defaults and model validators are what they were.
+        It takes fields by their names, not their aliases. Defaults and model validators stay.
         """
         fields = {name: self._with_schema(field, replaced.get(name)) for name, field in self.fields.items()}
         return self._made(self._rebuilt(self._top, fields), self._config)
@@ -96,14 +100,14 @@ class ModelParts:
         if part["type"] == "model-fields":
             return {**part, "fields": fields}
         if part["type"] == "model":
-            # Not as a part of the type "model": of a class that is complete, pydantic takes the validator
-            # that it has, whatever the schema says.
+            # Not as a part of the type "model": for a class that is complete, pydantic uses the validator
+            # that the class has, and ignores the fields given here.
             inner = self._rebuilt(part["schema"], fields)
             return cast("Part", no_info_wrap_validator_function(self._instance, cast("CoreSchema", inner)))
         return {**part, "schema": self._rebuilt(part["schema"], fields)}
 
     def _instance(self, given: Any, validate_fields: Callable[[Any], Any]) -> BaseModel:
-        """An instance of what the fields are found to be, as pydantic's own validators make it."""
+        """Make an instance of the validated fields, as pydantic's own validators do."""
         if isinstance(given, self.model):  # a model validator has made it
             return given
         fields, extra, fields_set = validate_fields(given)
@@ -123,14 +127,14 @@ class ModelParts:
         return SchemaValidator(schema, cast("Any", config))
 
     def unchecked(self, name: str) -> CoreSchema | None:
-        """The schema of a field whose value is valid; None, for its own, where its default is not."""
+        """Return a core schema that accepts any value of a field; None if its default has to be validated."""
         schema = self.fields[name]["schema"]
         validates_default = schema.get("validate_default", self._config.get("validate_default", False))
         return None if schema["type"] == "default" and validates_default else any_schema()
 
 
 def same_field(one: type[BaseModel], other: type[BaseModel], name: str) -> bool:
-    """Whether two models, one derived from the other perhaps, validate a field alike."""
+    """Return True if two models validate a field in the same way, as when one is derived from the other."""
     fields = [model.model_fields.get(name) for model in (one, other)]
     if one is other:
         return True
@@ -140,7 +144,7 @@ def same_field(one: type[BaseModel], other: type[BaseModel], name: str) -> bool:
 
 
 def _validators(model: type[BaseModel], name: str) -> set[Any]:
-    """The functions that validate a field."""
+    """Return the functions that validate a field."""
     return {
         getattr(decorator.func, "__func__", decorator.func)
         for decorator in model.__pydantic_decorators__.field_validators.values()

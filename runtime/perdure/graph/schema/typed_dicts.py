@@ -1,4 +1,4 @@
-"""TypedDicts as pydantic takes them: before Python 3.12 it knows only those of typing_extensions."""
+"""TypedDicts for pydantic, which before Python 3.12 knows only those of typing_extensions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from perdure.graph.schema.fields import unwrap
 from perdure.graph.schema.kinds import class_of, hints_of, is_typed_dict
 
 LENIENT: Final = ConfigDict(arbitrary_types_allowed=True)
-"""Of what pydantic does not know, the class is checked."""
+"""A configuration with which pydantic checks just the class of values that it does not know."""
 
 
 def adapter_of(hint: Any) -> TypeAdapter[Any]:
-    """A TypeAdapter of any type; of what pydantic does not know, it checks the class."""
+    """Make a TypeAdapter of any type; values that pydantic does not know are checked by their class."""
     portable = made_over(hint)
     try:
         return TypeAdapter(portable, config=LENIENT)
@@ -30,7 +30,13 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
 
 
 def made_over(hint: Any, above: Mapping[Any, Any] | None = None) -> Any:
-    """An annotation with every TypedDict in it remade; one that holds itself holds a mapping there."""
+    """Remake every TypedDict in an annotation as one of typing_extensions.
+
+    Where a TypedDict contains itself, the inner one becomes `dict[str, Any]`.
+
+    Args:
+        above: the TypedDicts that are being remade, with what takes their place inside.
+    """
     above = above or {}
     if is_typed_dict(hint):
         return above[hint] if hint in above else _remade(hint, {**above, hint: dict[str, Any]})
@@ -65,7 +71,7 @@ def _key(cls: Any, key: str, hint: Any, above: Mapping[Any, Any]) -> Any:
 
 
 def _is_required(cls: Any, key: str, hint: Any) -> bool:
-    """Read from the hint first: of annotations that are strings, Python takes no NotRequired."""
+    """Read Required and NotRequired from the hint first: Python does not see them in string annotations."""
     while (origin := get_origin(hint)) in (Required, NotRequired, Annotated, typing_extensions.ReadOnly):
         if origin in (Required, NotRequired):
             return origin is Required

@@ -26,7 +26,7 @@ class Parts:
 
     name: str
     nodes: Mapping[str, PregelNode]
-    channels: Mapping[str, BaseChannel[Any, Any]]
+    channels: Mapping[str, BaseChannel]
     input_channels: Names
     output_channels: Names
     stream_channels: Names | None
@@ -134,7 +134,7 @@ def _one_or_several(names: Names) -> str | tuple[str, ...]:
     return names if isinstance(names, str) else tuple(names)
 
 
-def _prototype(key: str, channel: BaseChannel[Any, Any]) -> BaseChannel[Any, Any]:
+def _prototype(key: str, channel: BaseChannel) -> BaseChannel:
     """An empty channel of this kind, which is the graph's own and knows its name."""
     prototype = channel.from_checkpoint(MISSING)
     prototype.key = key

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.binop import BinaryOperatorAggregate
@@ -20,7 +20,10 @@ from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.managed import ManagedValue
 
 Injected = Literal["config", "writer", "store", "previous", "runtime", "error"]
-"""What an action can ask for by the name of a parameter, beside its input."""
+"""A thing that an action can ask for by the name of a parameter, beside its input."""
+
+Injections: TypeAlias = tuple[tuple[str, Injected], ...]
+"""Parameters of an action, each with the thing that it is given."""
 
 
 Described = Literal["input", "output", "context"]
@@ -87,7 +90,7 @@ class Branch:
     ends: Mapping[Hashable, str] | None = None
     reader: InputReader | None = None
     sees_result: bool = False
-    injects: tuple[tuple[str, Injected], ...] = ()
+    injects: Injections = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +111,10 @@ class NodeSpec:
     action: Callable[..., Any]
     calling: Calling
     triggers: tuple[str, ...]
-    edges: tuple[tuple[str, Any], ...] = ()
+    edges: tuple[tuple[str, str | None], ...] = ()
     branches: tuple[Branch, ...] = ()
     reader: InputReader | None = None
-    injects: tuple[tuple[str, Injected], ...] = ()
+    injects: Injections = ()
     writer: Callable[[Any], list[tuple[str, Any]]] | None = None
     policies: Policies | None = None
     tags: tuple[str, ...] = ()
@@ -156,7 +159,7 @@ class Plan:
 
     name: str
     nodes: Mapping[str, NodeSpec]
-    channels: Mapping[str, BaseChannel[Any, Any]]
+    channels: Mapping[str, BaseChannel]
     state_keys: frozenset[str]
     input_keys: frozenset[str]
     output_keys: str | tuple[str, ...]
@@ -211,21 +214,19 @@ class Plan:
 _REDUCERS = (BinaryOperatorAggregate, DeltaChannel)
 
 
-def _those(
-    channels: Mapping[str, BaseChannel[Any, Any]], meant: Callable[[BaseChannel[Any, Any]], bool]
-) -> frozenset[str]:
+def _those(channels: Mapping[str, BaseChannel], meant: Callable[[BaseChannel], bool]) -> frozenset[str]:
     return frozenset(key for key, channel in channels.items() if meant(channel))
 
 
-def _overrides(channel: BaseChannel[Any, Any], method: str) -> bool:
+def _overrides(channel: BaseChannel, method: str) -> bool:
     return getattr(type(channel), method) is not getattr(BaseChannel, method)
 
 
-def _has_default(channel: BaseChannel[Any, Any]) -> bool:
+def _has_default(channel: BaseChannel) -> bool:
     return isinstance(channel, BinaryOperatorAggregate) and channel.default is not None
 
 
-def _appends(channel: BaseChannel[Any, Any]) -> bool:
+def _appends(channel: BaseChannel) -> bool:
     return isinstance(channel, BinaryOperatorAggregate) and channel.operator is operator.add
 
 
@@ -238,7 +239,7 @@ def _index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]
     return index
 
 
-def _sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel[Any, Any]]) -> str:
+def _sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel]) -> str:
     """A short text that two graphs share only if they have the same nodes and channels.
 
     Whether a node is deferred makes no difference, as it makes none to what a thread has stored.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from perdure.pregel.plan.callables import signature_of
-from perdure.pregel.plan.plan import Calling, Injected
+from perdure.pregel.plan.plan import Calling, Injections
 
 
 class Invocation(NamedTuple):
@@ -16,7 +16,7 @@ class Invocation(NamedTuple):
 
     call: Callable[..., Any]
     calling: Calling
-    injects: tuple[tuple[str, Injected], ...]
+    injects: Injections
 
 
 def is_runnable(thing: Any) -> bool:

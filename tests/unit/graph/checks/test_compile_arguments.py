@@ -100,7 +100,7 @@ def test_what_opens_a_saver_in_a_plain_with_is_not_taken_for_one() -> None:
     def opens() -> Iterator[None]:
         yield
 
-    with pytest.raises(TypeError, match=r"this is what opens one\. Write `async with"):
+    with pytest.raises(TypeError, match=r"a context manager that opens one\. Write `async with"):
         builder("a").compile(opens())  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[Callable[[], dict[str, str]], str]] = {
         lambda: {"one": "b", "two": "b"},
         "says of both 'one' and 'two' that they are 'b' now",
     ),
-    "START": (lambda: {START: "a"}, "names '__start__', which never was a node"),
+    "START": (lambda: {START: "a"}, "names '__start__', which no node can have had"),
     "to END": (lambda: {"old": END}, "'__end__' now, which is not a node"),
 }
 

@@ -108,7 +108,7 @@ def test_without_a_program_the_error_says_how_to_get_one(
 ) -> None:
     without_programs(monkeypatch, tmp_path)
 
-    with pytest.raises(MissingExtraError, match="neither `dot` nor `graphviz-pure` is there") as caught:
+    with pytest.raises(MissingExtraError, match="neither `dot` nor `graphviz-pure`") as caught:
         Graph().draw_png()
 
     assert "apt-get install graphviz" in str(caught.value)
