@@ -1,4 +1,4 @@
-"""Plain data that crosses the public surface."""
+"""Plain data of the public surface."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from perdure.constants import MISSING
 Node_co = TypeVar("Node_co", bound=str, default=str, covariant=True)
 
 Durability = Literal["sync", "async", "exit"]
-"""When a superstep's results are stored: before the next one starts, while at most two finished ones
-are not yet acknowledged, or when the run ends."""
+"""The moment at which a superstep's results are stored: before the next one starts ("sync"), while at most
+two finished ones are not yet stored ("async"), or when the run ends ("exit")."""
 
 StreamMode = Literal["values", "updates", "custom"]
 
 StreamWriter = Callable[[Any], None]
-"""What a node is given to put "custom" events into the stream."""
+"""A function that puts "custom" events into the stream of a run."""
 
 RunStatus = Literal["running", "success", "error", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Runs `node` in the next superstep with `arg` as its input, beside whatever else runs then.
+    """An order to run `node` in the next superstep with `arg` as its input, beside all other tasks.
 
     Attributes:
-        timeout: in place of the node's own: seconds, a timedelta, or a TimeoutPolicy.
+        timeout: a timeout in place of the node's own: seconds, a timedelta, or a TimeoutPolicy.
     """
 
     node: str
@@ -41,16 +41,16 @@ class Send:
 
 @dataclass(frozen=True, kw_only=True)  # no slots: with them `Command[T](...)` fails in Python 3.11
 class Command(Generic[Node_co]):
-    """Updates the state and says where to go, in one return value of a node, or as an input.
+    """An update of the state and destinations in one value, returned by a node or given as an input.
 
-    A node annotated to return `Command[Literal["a", "b"]]` declares where it may go.
+    A node that is annotated to return `Command[Literal["a", "b"]]` declares its destinations.
 
     Attributes:
-        graph: whose state and nodes are meant: None for this graph, PARENT for the one around it, or the
-            name of a node in which an enclosing graph runs.
-        update: what a node could have returned: a mapping, or a sequence of `(key, value)` pairs.
-        resume: the answer to what the thread waits for; only in an input. None is an answer.
-        goto: a node's name, a Send, or a sequence of them. Edges of the node fire as well.
+        graph: the graph that the command is for: None is the node's own, PARENT the one around it; the
+            name of a node means the graph that runs in that node.
+        update: a mapping, or a sequence of `(key, value)` pairs.
+        resume: the answer to a wait of the thread, only in an input. None is an answer.
+        goto: a node's name, a Send, or a sequence of these. The node's edges fire as well.
     """
 
     PARENT: ClassVar[Literal["__parent__"]] = "__parent__"
@@ -63,7 +63,7 @@ class Command(Generic[Node_co]):
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Written to a key with a reducer: the value replaces what is there instead of being reduced into it."""
+    """A write to a key with a reducer that replaces the value instead of being reduced into it."""
 
     value: Any
 
@@ -73,9 +73,9 @@ class PregelTask:
     """A task of a thread at rest.
 
     Attributes:
-        error: what the task last failed with, as text; None if it did not fail.
-        result: what a finished task wrote, by state key; of a state that is a bare value, that; None while
-            it has not finished.
+        error: the task's last failure, as text; None if it did not fail.
+        result: the writes of a finished task by state key, or the bare value if the state is one; None if it
+            has not finished.
     """
 
     id: str
@@ -91,10 +91,14 @@ class StateSnapshot(NamedTuple):
     """A thread at rest, seen at one checkpoint.
 
     Attributes:
-        values: the state, private keys included: a dict, or the bare value if that is what the state is.
+        values: the state with its private keys: a dict, or the bare value if the state is one.
+        next: the names of the nodes that would run next.
+        config: the config that addresses this checkpoint.
+        parent_config: the config that addresses the checkpoint before it.
+        tasks: the tasks that would run next.
     """
 
-    values: dict[str, Any] | Any
+    values: Any
     next: tuple[str, ...]
     config: dict[str, Any]
     metadata: dict[str, Any] | None
@@ -108,15 +112,15 @@ class StateSnapshot(NamedTuple):
 
 
 class RetryPolicy(NamedTuple):
-    """When and how often a node that failed is run again.
+    """A rule for running a node again after it failed.
 
-    Before attempt n + 1 it waits `initial_interval * backoff_factor ** (n - 1)` seconds, at most
-    `max_interval`, with `jitter` up to one second more.
+    The wait before attempt n + 1 is `initial_interval * backoff_factor ** (n - 1)` seconds, at most
+    `max_interval`. `jitter` adds up to one second.
 
     Attributes:
-        max_attempts: how often the node runs in all.
-        retry_on: an exception class, a sequence of them, or a predicate; None: `default_retry_on`, which
-            takes for passing what fails on the way to others.
+        max_attempts: the number of attempts in all, the first included.
+        retry_on: the errors that are retried: an exception class, a sequence of them, or a predicate; None:
+            those that may pass, see `default_retry_on`.
     """
 
     initial_interval: float = 0.5
@@ -129,11 +133,11 @@ class RetryPolicy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePolicy:
-    """A node whose result may be used again for an equal input.
+    """A rule for using a node's result again for an equal input.
 
     Attributes:
-        key_func: makes of the node's input what is compared instead: a string or bytes.
-        ttl: how many seconds a result may be used; None: for ever.
+        key_func: a function that makes a string or bytes of the node's input, to be compared in its place.
+        ttl: the seconds for which a result may be used; None: no limit.
     """
 
     key_func: Callable[..., str | bytes] | None = None
@@ -142,13 +146,13 @@ class CachePolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutPolicy:
-    """How long one attempt of a node may take.
+    """The time limits of one attempt of a node.
 
     Attributes:
-        run_timeout: seconds, or a timedelta, from its beginning to its end.
-        idle_timeout: the same, without a sign of progress.
-        refresh_on: what is such a sign: "auto", whatever the node writes to a stream or starts, and
-            `runtime.heartbeat()`; or "heartbeat", that alone.
+        run_timeout: the longest time from its beginning to its end: seconds, or a timedelta.
+        idle_timeout: the longest time without a sign of progress: seconds, or a timedelta.
+        refresh_on: the signs of progress: "auto" means everything that the node writes to a stream or starts,
+            and `runtime.heartbeat()`; "heartbeat" means that call alone.
     """
 
     run_timeout: float | timedelta | None = None
@@ -158,11 +162,12 @@ class TimeoutPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeError:
-    """What an error handler is told: which node failed, and with what.
+    """The failure that an error handler is called for.
 
     Attributes:
-        error: what the node raised, as itself; a `StoredError` with its text where the node failed in an
-            earlier run, whose handler did not come to its end.
+        node: the node that failed.
+        error: the exception that the node raised; a `StoredError` with its text if that was in an earlier
+            run, whose handler did not finish.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""What a node can find out about the run that it is part of, and do to it."""
+"""Runtime: the view that a node has of its run."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionInfo:
-    """Which task of which run this is.
+    """The identity of a task within its run.
 
     Attributes:
         checkpoint_id: the checkpoint that the task was prepared from.
+        checkpoint_ns: the namespace of its graph.
         thread_id: None for a run that stores nothing.
-        node_attempt: 1 the first time, one more after each retry.
-        node_first_attempt_time: when the first attempt began, in seconds since the epoch; None for a node
-            without policies, which has one attempt.
+        node_attempt: the number of the attempt, from 1.
+        node_first_attempt_time: the time at which the first attempt began, in seconds since the epoch; None
+            for a node without policies, which has one attempt.
     """
 
     checkpoint_id: str
@@ -54,7 +55,7 @@ class ExecutionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """Which deployment of which graph runs this, for whom, where a server said so."""
+    """The deployment that runs a graph, and its user, if a server put them into the config."""
 
     assistant_id: str | None = None
     graph_id: str | None = None
@@ -62,7 +63,7 @@ class ServerInfo:
 
     @classmethod
     def found_in(cls, configurable: Mapping[str, Any]) -> ServerInfo | None:
-        """What a server left in a run's configurable; None if it left nothing."""
+        """Read what a server put into a run's configurable; None if there is nothing."""
         info = cls(
             assistant_id=configurable.get("assistant_id"),
             graph_id=configurable.get("graph_id"),
@@ -78,25 +79,24 @@ async def _no_wait() -> None:
     """Return at once, where nobody reads."""
 
 
-def _nothing(*_: Any) -> None:
-    """Where a run has nobody to tell."""
+def _nothing(*_: object) -> None:
+    """Do nothing, where a run has no reader."""
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: with them `Runtime[T](...)` fails in Python 3.11
 class Runtime(Generic[Context]):
-    """What a run offers to its nodes.
+    """The services of a run for its nodes. A node may hand it to threads that it starts.
 
     Attributes:
-        context: what the run was called with as `context`, as the graph's context_schema has it.
+        context: the run's `context`, in the graph's context_schema.
         store: the graph's store.
-        stream_writer: puts a "custom" event into the run's stream; does nothing when nobody reads these.
-        flush: waits until the stream's readers have caught up; await it in a node that puts many events.
-        heartbeat: tells a node's idle timeout that the node makes progress.
-        previous: what the last run of an entrypoint on this thread kept.
-        execution_info: which task this is; None in a Runtime that no task made.
+        stream_writer: a function that puts a "custom" event into the run's stream, if anybody reads these.
+        flush: an async function that waits until the stream's readers have caught up; await it in a node that
+            writes many events.
+        heartbeat: a function that reports progress to the node's idle timeout.
+        previous: the value that the last run of an entrypoint on this thread kept.
+        execution_info: the identity of the task; None in a Runtime that belongs to no task.
         server_info: None where no server runs the graph.
-
-    It may be handed to threads that the node starts.
     """
 
     context: Context = None  # type: ignore[assignment]  # as a run without a context has it
@@ -109,26 +109,29 @@ class Runtime(Generic[Context]):
     server_info: ServerInfo | None = None
 
     def merge(self, other: Runtime[Context]) -> Runtime[Context]:
-        """This one, with what `other` has in place of its own."""
-        said = {field.name: getattr(other, field.name) for field in fields(other)}
+        """Return a copy with the fields that are set in `other` in place of its own."""
+        given = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(
-            self, **{name: value for name, value in said.items() if value not in (None, _nothing, _no_wait)}
+            self, **{name: value for name, value in given.items() if value not in (None, _nothing, _no_wait)}
         )
 
     def override(self, **changes: Any) -> Runtime[Context]:
-        """This one with other values for the fields that are named."""
+        """Return a copy with other values for the fields that are named."""
         return replace(self, **changes)
 
     def patch_execution_info(self, **changes: Any) -> Runtime[Context]:
-        """This one with other values for those fields of its `execution_info`."""
+        """Return a copy with other values for these fields of its `execution_info`.
+
+        Raises NotInNodeError if it belongs to no task.
+        """
         if self.execution_info is None:
             raise NotInNodeError("This Runtime belongs to no task, so it has no execution_info to change.")
         return replace(self, execution_info=replace(self.execution_info, **changes))
 
     def in_thread(self, function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        """The function as one that can be called in another thread and finds there what it finds here.
+        """Return a function that can be called in another thread, in a copy of the present context.
 
-        Among that: this run, for `get_config` and its like.
+        There `get_config` and the like find this run, and context variables have their present values.
         """
         context = copy_context()
 
@@ -140,6 +143,12 @@ class Runtime(Generic[Context]):
 
 
 def get_runtime(context_schema: type[Context] | None = None) -> Runtime[Context]:
-    """The Runtime of the node that this is called below. The schema only tells type checkers."""
+    """Return the Runtime of the node that calls this, directly or not.
+
+    Args:
+        context_schema: the type of `context`, for type checkers.
+
+    Raises NotInNodeError outside of a node.
+    """
     runtime: Runtime[Context] = require_task("get_runtime").runtime()
     return runtime

@@ -1,4 +1,4 @@
-"""Plain data of the public surface, under the name by which it is known."""
+"""Plain data of the public surface, under its usual module name."""
 
 from perdure.data import (
     CachePolicy,

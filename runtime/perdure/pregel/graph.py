@@ -111,14 +111,13 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         """Make a graph of nodes that subscribe to channels.
 
         Args:
-            nodes: by name; what NodeBuilder describes.
-            channels: by name; the graph makes its own, empty, like these.
-            input_channels: the one that takes whatever the graph is invoked with; or several, and the input
-                is a mapping of them.
-            output_channels: the one whose bare value is the result; or several, and it is a dict of those
-                that have a value.
-            stream_channels: what streams and `aget_state` show, likewise; default: all channels.
-            auto_validate: whether to check now that all of it fits together; else at the first use.
+            nodes: the nodes by name, built or as described by a NodeBuilder.
+            channels: the channels by name; the graph uses empty copies.
+            input_channels: the channel that takes the input; if there are several, the input is a mapping.
+            output_channels: the channel whose bare value is the result; if there are several, the result is a
+                dict of those that have a value.
+            stream_channels: the channels that streams and `aget_state` show, likewise; default: all.
+            auto_validate: whether to check now that the parts fit together; otherwise at the first use.
             name: the name that runs are recorded under, and found by after a crash.
 
         Raises:
@@ -291,16 +290,17 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         """Run the graph to its end and return the output.
 
         Args:
-            input: a mapping of state keys, or an object with such attributes; of a state that is a bare
-                value, that; of other graphs, what the input channel takes. None continues what the thread
-                had left to do; so does a Command, after its update, and besides goes where it says.
+            input: a mapping of state keys, an object with such attributes, or the bare value if the state
+                is one; for a graph of channels, the value of its input channel. None continues the
+                thread with its pending tasks. A Command does so too, after its update, and starts the
+                nodes that it names.
             config: see RunnableConfig. With a checkpointer, `configurable.thread_id` is required.
-            context: what nodes find as `runtime.context`; default: the surrounding run's.
-            output_keys: the state keys to return, or one, whose bare value is returned; default: those of
-                the output schema.
+            context: the nodes' `runtime.context`; default: that of the surrounding run.
+            output_keys: the state keys to return, or a single one, whose bare value is returned; default:
+                those of the output schema.
             interrupt_before, interrupt_after: nodes before or after which to stop, "*" for all, in place
-                of those that the graph was compiled with. The thread is given back as it is then, and
-                None as the input goes on.
+                of those that the graph was compiled with. The state at that point is returned; a call
+                with None as the input continues.
             durability: see Durability; default "async".
             debug: print every superstep, and warn of values that nodes change in place; default: as the
                 graph was compiled, or the surrounding run.
@@ -308,11 +308,11 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         Raises:
             MissingThreadError: there is a checkpointer, but no thread_id.
             EmptyInputError: the input is None, and the thread has nothing to resume.
-            InvalidUpdateError: the input, or what a node returned, is not an update of the state.
+            InvalidUpdateError: the input, or a node's result, is not an update of the state.
             GraphRecursionError: `recursion_limit` supersteps were not enough.
             ThreadBusyError: another run holds the thread.
             StaleRunError: this run lost its thread to another.
-            Exception: whatever a node raised, as itself, with a note that names the task.
+            Exception: an exception that a node raised, with a note that names the task.
         """
         stops = self._breakpoints(interrupt_before, interrupt_after)
         request = self._request(
@@ -331,12 +331,12 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         """Run the graph on every input, side by side, and return the outputs in the order of the inputs.
 
         Args:
-            config: one for all, or one for each. Its `max_concurrency`, or that of the first, bounds how
-                many runs go on at the same time, as it does the tasks of each. Runs on one thread
-                cannot go on at the same time: with a checkpointer, give each its own.
-            return_exceptions: an error stands in the place of its run's output, instead of
-                stopping the other runs and being raised.
-            options: what `ainvoke` takes.
+            config: one for all, or one for each. Its `max_concurrency`, or that of the first, is the most
+                runs at the same time, and the most tasks of each. Runs on one thread cannot overlap:
+                with a checkpointer, give each run its own thread.
+            return_exceptions: return an error in the place of its run's output; otherwise it stops the
+                other runs and is raised.
+            options: other arguments of `ainvoke`.
         """
         one_for_all = config is None or isinstance(config, Mapping)
         configs: Sequence[Any] = [config] * len(inputs) if one_for_all else list(config or ())
@@ -367,19 +367,19 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         subgraphs: bool = False,
         debug: bool | None = None,
     ) -> AsyncIterator[Any]:
-        """Run the graph and yield what happens, as it does. Raises what `ainvoke` raises.
+        """Run the graph and yield its events as they happen. Raises the errors of `ainvoke`.
 
-        Leaving the iterator, in whatever way, cancels the run; what finished is stored.
+        Leaving the iterator, in whatever way, cancels the run. Finished tasks are stored.
 
         Args:
             stream_mode: "updates" yields `{node: update}` when a task ends; "values" the output
-                whenever a superstep changed it; "custom" what nodes give to their stream writer. For a
-                list of modes, pairs `(mode, payload)`. Default: the graph's own, which is "updates" for a
-                StateGraph.
-            subgraphs: yield what happens in graphs that nodes invoke as well; every event is then led by its
-                namespace, a tuple which is empty for this graph.
-            output_keys: the channels to show, or one, whose bare value is shown; default: the graph's
-                `stream_channels`.
+                whenever a superstep changed it; "custom" the values that nodes give to their stream
+                writer. A list of modes yields pairs `(mode, payload)`. Default: the graph's own mode,
+                which is "updates" for a StateGraph.
+            subgraphs: yield the events of child graphs as well. Every event then begins with its namespace, a
+                tuple, which is empty for this graph.
+            output_keys: the channels to show, or a single one, whose bare value is shown; default: the
+                graph's `stream_channels`.
         """
         buffer = Buffer(self.most_unread)
         reader = buffer.reader(self.stream_mode if stream_mode is None else stream_mode, subgraphs=subgraphs)
@@ -398,9 +398,9 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
 
         Args:
-            context: what `ainvoke` would be given, which is not stored.
+            context: the run's context, which is not stored.
 
-        Raises what `ainvoke` raises, and OrphanTakenError if the run is not an orphan any more.
+        Raises the errors of `ainvoke`, and OrphanTakenError if the run is not an orphan any more.
         """
         request = self._request(None, None, context, None, orphan.durability)
         return await run_graph(request.continuing(orphan))
@@ -418,7 +418,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         return request.continuing(orphans[0]) if orphans else request
 
     async def aget_state(self, config: Config) -> StateSnapshot:
-        """The thread as it is now, or at the checkpoint that the config names."""
+        """Return the thread as it is now, or as it was at the checkpoint that the config names."""
         settings = parse_config(merge_configs(self.config, config) if self.config else config)
         return await read_snapshot(self.plan, self._saver(), settings, require_thread(settings))
 
@@ -426,24 +426,24 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         return breakpoints(before or self.interrupt_before_nodes, after or self.interrupt_after_nodes)
 
     def get_input_jsonschema(self) -> dict[str, Any]:
-        """The JSON schema of what the graph is invoked with."""
+        """Return the JSON schema of an input."""
         return self._json_schema("input") or {}
 
     def get_output_jsonschema(self) -> dict[str, Any]:
-        """The JSON schema of what an invocation returns."""
+        """Return the JSON schema of a result."""
         return self._json_schema("output") or {}
 
     def get_context_jsonschema(self) -> dict[str, Any] | None:
-        """The JSON schema of `context`; None if the graph declares none."""
+        """Return the JSON schema of `context`; None if the graph has no context schema."""
         return self._json_schema("context")
 
     def _json_schema(self, what: Described) -> dict[str, Any] | None:
         return None if self.plan.json_schema is None else self.plan.json_schema(what)
 
     async def aclear_cache(self, nodes: Sequence[str] | None = None) -> None:
-        """Forget the cached results of these nodes, or of all.
+        """Remove the cached results of these nodes, or of all.
 
-        They are those of every graph of this name on this cache, in all versions of its code.
+        This includes those of all graphs of this name on this cache, and of all versions of their code.
 
         Raises GraphValidationError if the graph has no cache, or no such node.
         """
@@ -462,7 +462,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
     def _saver(self) -> BaseCheckpointSaver:
         if not isinstance(self.checkpointer, BaseCheckpointSaver):
             raise GraphValidationError(
-                "No checkpointer set: this graph keeps nothing. Compile it with compile(checkpointer=...)."
+                "No checkpointer set: this graph keeps no threads. Compile it with compile(checkpointer=...)."
             )
         return self.checkpointer
 

@@ -1,9 +1,9 @@
-"""From nodes and channels to a Plan."""
+"""The making of a Plan from the nodes and channels of a Pregel."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.plan.builder import ChannelWrite, NodeBuilder, PregelNode
 from perdure.pregel.plan.names import check_characters, names_of, nearest
-from perdure.pregel.plan.plan import InputReader, NodeSpec, Plan
+from perdure.pregel.plan.plan import Accept, InputReader, NodeSpec, Plan, Writer
 from perdure.pregel.plan.policies import policies_of
 
 Names = str | Sequence[str]
@@ -22,7 +22,7 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a Pregel is made of; see there."""
+    """The parts that a Pregel is made of; see its constructor."""
 
     name: str
     nodes: Mapping[str, PregelNode]
@@ -36,7 +36,10 @@ class Parts:
 
 
 def built(nodes: Mapping[str, PregelNode | NodeBuilder]) -> dict[str, PregelNode]:
-    """The nodes, those that were still being described as they are now."""
+    """Build the nodes that are still being described.
+
+    Raises GraphValidationError for a node that is neither a PregelNode nor a NodeBuilder.
+    """
     for name, node in nodes.items():
         if not isinstance(node, NodeBuilder | PregelNode):
             raise GraphValidationError(
@@ -46,11 +49,11 @@ def built(nodes: Mapping[str, PregelNode | NodeBuilder]) -> dict[str, PregelNode
     return {name: node.build() if isinstance(node, NodeBuilder) else node for name, node in nodes.items()}
 
 
-# What can be wrong with it
+# Checks
 
 
 def check(parts: Parts) -> None:
-    """Refuse parts that do not hang together. Raises GraphValidationError."""
+    """Refuse parts that do not fit together. Raises GraphValidationError."""
     for name in parts.nodes:
         _check_node_name(name)
     for name, channel in parts.channels.items():
@@ -108,11 +111,11 @@ def _check_input(parts: Parts) -> None:
         )
 
 
-# What is made of it
+# Assembly
 
 
 def assemble(parts: Parts) -> Plan:
-    """The plan of parts that were found to hang together."""
+    """Make the plan of parts that were checked."""
     channels = {key: _prototype(key, channel) for key, channel in parts.channels.items()}
     state_keys = frozenset(channels)
     channels[TASKS] = Topic(Send, key=TASKS)
@@ -135,7 +138,7 @@ def _one_or_several(names: Names) -> str | tuple[str, ...]:
 
 
 def _prototype(key: str, channel: BaseChannel) -> BaseChannel:
-    """An empty channel of this kind, which is the graph's own and knows its name."""
+    """Copy a channel for this graph: empty, and with its name."""
     prototype = channel.from_checkpoint(MISSING)
     prototype.key = key
     return prototype
@@ -169,7 +172,7 @@ def _hand_on(given: Any) -> Any:
     return given
 
 
-def _writer(entries: tuple[ChannelWrite, ...]) -> Callable[[Any], list[tuple[str, Any]]]:
+def _writer(entries: tuple[ChannelWrite, ...]) -> Writer:
     def writes(result: Any) -> list[tuple[str, Any]]:
         made = ((channel, make(result)) for channel, make in entries)
         return [(channel, value) for channel, value in made if value is not MISSING]
@@ -177,11 +180,11 @@ def _writer(entries: tuple[ChannelWrite, ...]) -> Callable[[Any], list[tuple[str
     return writes
 
 
-def _accept_one(channel: str) -> Callable[[Any], Mapping[str, Any]]:
+def _accept_one(channel: str) -> Accept:
     return lambda given: {channel: given}
 
 
-def _accept_several(name: str, channels: tuple[str, ...]) -> Callable[[Any], Mapping[str, Any]]:
+def _accept_several(name: str, channels: tuple[str, ...]) -> Accept:
     def accept(given: Any) -> Mapping[str, Any]:
         if not isinstance(given, Mapping):
             raise TypeError(
@@ -192,15 +195,15 @@ def _accept_several(name: str, channels: tuple[str, ...]) -> Callable[[Any], Map
         accepted = {channel: given[channel] for channel in channels if channel in given}
         if not accepted:
             raise EmptyInputError(
-                f"Received no input for {', '.join(channels)}: the input of graph {name!r} is a mapping that "
-                "has at least one of them."
+                f"Received no input for {', '.join(channels)}: the input of graph {name!r} is a mapping with "
+                "at least one of them."
             )
         return accepted
 
     return accept
 
 
-def _warn_of_unknown(name: str, given: Iterable[Any], channels: tuple[str, ...]) -> None:
+def _warn_of_unknown(name: str, given: Iterable[object], channels: tuple[str, ...]) -> None:
     for key in given:
         if key not in channels:
             warnings.warn(

@@ -1,4 +1,4 @@
-"""NodeBuilder: describing the nodes of a Pregel."""
+"""NodeBuilder: the description of a node of a Pregel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _A_NODE: Final = "a node"
 
 
 class ChannelWrite(NamedTuple):
-    """What a node writes to a channel.
+    """A write that a node makes to a channel.
 
     Attributes:
-        make: given the node's result, makes the value; MISSING writes nothing.
+        make: a function that makes the value of the node's result; MISSING writes nothing.
     """
 
     channel: str
@@ -34,9 +34,11 @@ class PregelNode:
     """A node of a Pregel, as described; NodeBuilder makes it.
 
     Attributes:
-        triggers: channels of which any one, newly written, starts it.
-        channels: those that it reads, of which it is given a dict; or the one whose value it is given.
-        action: None hands on what is read.
+        triggers: channels; a new write to any of them starts the node.
+        channels: the channels that it reads as a dict, or the one that it reads as a bare value.
+        action: a function of the input; None: the input is the result.
+        calling: the way in which the action is called.
+        writes: the writes that are made of its result.
     """
 
     triggers: tuple[str, ...]
@@ -52,7 +54,7 @@ class PregelNode:
 
 
 class NodeBuilder:
-    """Describes one node of a Pregel, call by call; each returns the builder.
+    """A builder that describes one node of a Pregel, call by call; each returns the builder.
 
     Example:
         >>> double = NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y")
@@ -86,7 +88,7 @@ class NodeBuilder:
         self._timeout: TimeoutPolicy | None = None
 
     def subscribe_only(self, channel: str) -> Self:
-        """Run whenever this channel is written, on its bare value. Then the node reads nothing else."""
+        """Run whenever this channel is written, on its bare value. The node then reads nothing else."""
         if self._triggers or self._reads:
             raise GraphValidationError(
                 f"Cannot subscribe only to channel {channel!r}: the node already reads, or subscribes to, "
@@ -100,7 +102,7 @@ class NodeBuilder:
         """Run whenever any of these channels is written.
 
         Args:
-            read: whether they are part of the dict that the node is given.
+            read: whether they are part of the node's input, a dict.
         """
         self._refuse_beside_only(channels)
         self._triggers.extend(channels)
@@ -109,7 +111,7 @@ class NodeBuilder:
         return self
 
     def read_from(self, *channels: str) -> Self:
-        """Have these channels in the dict that the node is given, where they have a value."""
+        """Add these channels to the node's input, a dict, where they have a value."""
         self._refuse_beside_only(channels)
         self._reads.extend(channels)
         return self
@@ -117,12 +119,12 @@ class NodeBuilder:
     def _refuse_beside_only(self, channels: tuple[str, ...]) -> None:
         if self._bare is not None:
             raise GraphValidationError(
-                f"Cannot add {', '.join(map(repr, channels))}: the node subscribes only to "
-                f"{self._bare!r}, whose bare value it is given. Use subscribe_to in place of subscribe_only."
+                f"Cannot add {', '.join(map(repr, channels))}: the node subscribes only to {self._bare!r}, "
+                "and its bare value is the input. Use subscribe_to in place of subscribe_only."
             )
 
     def do(self, action: Callable[[Any], Any] | Any) -> Self:
-        """Call this with what the node reads; default: hand that on.
+        """Call this action with the node's input. Without an action, the input is the result.
 
         Args:
             action: a sync or async function of one argument, or an object with `ainvoke` or `invoke`, such
@@ -137,21 +139,19 @@ class NodeBuilder:
         return self
 
     def write_to(self, *channels: str, **values: Any) -> Self:
-        """Write the node's result to these channels, and `values` to those that they name.
-
-        A result that is None is not written.
+        """Write the node's result to these channels, unless it is None.
 
         Args:
-            values: a function is given the result and makes of it what is written, None meaning nothing;
-                anything else is written as it is.
+            values: more values by channel. A function is called with the result, and its own result is
+                written unless it is None. Anything else is written as it is.
         """
         self._writes.extend(ChannelWrite(channel, _unless_none) for channel in channels)
         for channel, value in values.items():
             if callable(value):
                 if calling_of(value) is Calling.COROUTINE:
                     raise NodeSignatureError(
-                        f"What is written to channel {channel!r} is made by {value!r}, which is async; it is "
-                        "called in place and must be sync. Do what needs awaiting in the node's action."
+                        f"The value for channel {channel!r} is made by {value!r}, which is async. It is "
+                        "called in place and must be sync: await in the node's action."
                     )
                 self._writes.append(ChannelWrite(channel, partial(_made_by, value)))
             else:
@@ -165,7 +165,7 @@ class NodeBuilder:
         return self
 
     def add_retry_policies(self, *policies: RetryPolicy) -> Self:
-        """Run the node again as the first policy says that matches its error; in place of the graph's."""
+        """Set the retry policies, in place of the graph's; the first one that matches an error decides."""
         self._retry_policies.extend(retry_policies(_A_NODE, policies) or ())
         return self
 
@@ -180,7 +180,7 @@ class NodeBuilder:
         return self
 
     def build(self) -> PregelNode:
-        """The node as described so far."""
+        """Return the node as described so far."""
         return PregelNode(
             triggers=tuple(dict.fromkeys(self._triggers)),
             channels=tuple(dict.fromkeys(self._reads)) if self._bare is None else self._bare,
@@ -196,13 +196,18 @@ class NodeBuilder:
 
 
 def _called(action: Any) -> tuple[Callable[[Any], Any], Calling]:
-    """What is called to do a node's work, and how."""
+    """Return the function to call for an action, and the way to call it.
+
+    Raises:
+        GraphValidationError: the action can be neither called nor run.
+        NodeSignatureError: it cannot be called with one argument.
+    """
     if is_runnable(action):
         call, calling, _ = invocation_of(action)
         return call, calling
     if not callable(action):
         raise GraphValidationError(
-            f"A node does {action!r}, which is neither a function nor has `ainvoke` or `invoke`."
+            f"The action {action!r} of a node is not a function, and has neither `ainvoke` nor `invoke`."
         )
     check_callable(
         f"The action {action!r} of a node",

@@ -1,4 +1,4 @@
-"""Functions, and whatever else is called: how, and with what."""
+"""Functions and other callables: their signatures, and the ways to call them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.pregel.plan.plan import Calling
 
 
-def function_in(action: Callable[..., Any]) -> Any:
-    """The function or method that runs when `action` is called."""
+def function_in(action: Callable[..., object]) -> Any:
+    """Return the function or method that runs when `action` is called."""
     function: Any = action
     while isinstance(function, partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def calling_of(action: Callable[..., Any]) -> Calling:
-    """Whether an action is a coroutine function, in whatever wrapping, or must run in a thread."""
+def calling_of(action: Callable[..., object]) -> Calling:
+    """Return COROUTINE for an action that is async, however wrapped; THREAD for any other."""
     return Calling.COROUTINE if inspect.iscoroutinefunction(function_in(action)) else Calling.THREAD
 
 
-def signature_of(action: Callable[..., Any]) -> inspect.Signature | None:
-    """With what an action can be called; None for a builtin that does not tell.
+def signature_of(action: Callable[..., object]) -> inspect.Signature | None:
+    """Return the signature by which an action is called; None for a builtin without one.
 
-    A function that wraps another is called as it says itself. Only what it takes as `**kwargs` does it pass
-    on by name, and only as `*args` and `**kwargs` everything.
+    A function that wraps another has its own signature, with two exceptions. If it takes `*args` and
+    `**kwargs`, it has the other one's signature. If it takes `**kwargs` only, it also has the other one's
+    parameters that can be passed by name.
     """
     try:
         return _signature(action)
@@ -37,7 +38,7 @@ def signature_of(action: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def _signature(action: Callable[..., Any]) -> inspect.Signature:
+def _signature(action: Callable[..., object]) -> inspect.Signature:
     wrapped = _wrapped_by(action)
     if wrapped is None:
         return inspect.signature(action, follow_wrapped=False)
@@ -52,8 +53,8 @@ def _signature(action: Callable[..., Any]) -> inspect.Signature:
     return inner if inspect.Parameter.VAR_POSITIONAL in kinds else _joined(own, inner)
 
 
-def _wrapped_by(action: Any) -> Any:
-    """What a decorator's function, or object, says that it wraps; None if it says nothing."""
+def _wrapped_by(action: object) -> Any:
+    """Return the `__wrapped__` of a function, method, partial or object; None if there is none."""
     if isinstance(action, partial):
         wrapped = _wrapped_by(action.func)
         return None if wrapped is None else partial(wrapped, *action.args, **action.keywords)
@@ -68,14 +69,17 @@ def _wrapped_by(action: Any) -> Any:
 
 
 def innermost(action: Any) -> Any:
-    """What an action wraps, and so on; itself, if it wraps nothing."""
+    """Follow `__wrapped__` to the innermost function; return the action itself if it wraps nothing."""
     while (wrapped := _wrapped_by(action)) is not None:
         action = wrapped
     return action
 
 
 def _joined(own: inspect.Signature, inner: inspect.Signature) -> inspect.Signature:
-    """Its own parameters, and by name those after the first of what it wraps, which it may fill itself."""
+    """Join a wrapper's own parameters with those of the wrapped function, except the first, by name.
+
+    They get a default, because the wrapper may fill them itself.
+    """
     *parameters, rest = own.parameters.values()
     _, *passed_on = inner.parameters.values() or (None,)
     parameters += [
@@ -87,22 +91,27 @@ def _joined(own: inspect.Signature, inner: inspect.Signature) -> inspect.Signatu
 
 
 def check_callable(
-    called: str, function: Callable[..., Any], *, given: str, named: Iterable[str] = (), remedy: str
+    called: str, function: Callable[..., object], *, given: str, named: Iterable[str] = (), remedy: str
 ) -> None:
-    """Refuse what cannot be called with one argument and those that are `named`, and what yields.
+    """Refuse a callable that cannot take one argument and the `named` ones, and a generator.
 
     Args:
-        called: what it is, for the message.
-        given: what the one argument is.
-        remedy: how it gets more than that.
+        called: the role of the callable, for the message.
+        given: the role of the one argument, for the message.
+        named: the names of the arguments that are passed by name.
+        remedy: advice on how it gets more arguments, for the message.
+
+    Raises:
+        GraphValidationError: it cannot be called at all.
+        NodeSignatureError: it is a generator, or its signature does not fit.
     """
     if not callable(function):
         raise GraphValidationError(f"{called} is {function!r}, which cannot be called.")
     inner = function_in(function)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise NodeSignatureError(f"{called} is a generator; it must return one value, not yield several.")
+        raise NodeSignatureError(f"{called} is a generator. It must return one value, not yield several.")
     signature = signature_of(function)
-    if signature is None:  # calling it will tell
+    if signature is None:  # a builtin: the call itself will fail if it does not fit
         return
     names = list(named)
     try:

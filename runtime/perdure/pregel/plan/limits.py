@@ -1,18 +1,22 @@
-"""Time limits as users write them, in seconds."""
+"""Time limits, converted to seconds."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from perdure.data import TimeoutPolicy
 from perdure.errors import GraphValidationError
 
 
-def timeout_policy(given: Any) -> TimeoutPolicy | None:
-    """What `given` says, in seconds; a number or a timedelta is a run timeout. None if it limits nothing.
+def timeout_policy(given: float | timedelta | TimeoutPolicy | None) -> TimeoutPolicy | None:
+    """Return a policy with its limits in seconds; None if it sets no limit.
 
-    Raises TypeError for what is none of these, GraphValidationError for a limit that is not positive.
+    Args:
+        given: a policy; a number or a timedelta is a run timeout.
+
+    Raises:
+        TypeError: a limit is neither a number nor a timedelta.
+        GraphValidationError: a limit is not positive.
     """
     if given is None:
         return None
@@ -26,8 +30,12 @@ def timeout_policy(given: Any) -> TimeoutPolicy | None:
     return TimeoutPolicy(run_timeout=run, idle_timeout=idle, refresh_on=policy.refresh_on)
 
 
-def seconds(limit: Any, name: str) -> float | None:
-    """A limit in seconds. Raises what `timeout_policy` raises, calling it `name`."""
+def seconds(limit: object, name: str) -> float | None:
+    """Convert a limit to seconds.
+
+    Args:
+        name: the name of the limit, for errors; these are those of `timeout_policy`.
+    """
     if limit is None:
         return None
     if isinstance(limit, timedelta):

@@ -10,7 +10,7 @@ from perdure.constants import START
 from perdure.errors import GraphValidationError
 
 EVERY_NODE: Final = "*"
-"""In place of a list of nodes: all of them."""
+"""A stand-in for a list of all nodes."""
 
 _RESERVED_CHARACTERS: Final = "|:"
 
@@ -33,7 +33,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def check_characters(name: str) -> None:
-    """Refuse a name of a node that could not be told apart in a namespace."""
+    """Refuse a node's name with a character that separates names in a namespace."""
     for character in _RESERVED_CHARACTERS:
         if character in name:
             raise GraphValidationError(

@@ -1,4 +1,4 @@
-"""A compiled graph: frozen, and with every look-up that a superstep needs already made."""
+"""Plan: a compiled graph, frozen, with every look-up that a superstep needs already made."""
 
 from __future__ import annotations
 
@@ -27,29 +27,36 @@ Injections: TypeAlias = tuple[tuple[str, Injected], ...]
 
 
 Described = Literal["input", "output", "context"]
-"""What of a graph has a JSON schema."""
+"""A part of a graph that has a JSON schema."""
+
+
+Writer: TypeAlias = Callable[[Any], list[tuple[str, Any]]]
+"""A function that makes writes, channels and values, of a node's result."""
+
+Accept: TypeAlias = Callable[[Any], Mapping[str, Any]]
+"""A function that turns an input into a mapping of state keys."""
 
 
 class Calling(Enum):
-    """How a node's action is called."""
+    """A way to get a node's result."""
 
     COROUTINE = auto()
     THREAD = auto()
     INPUT = auto()
-    """Not called: the virtual node START, whose result is its input."""
+    """The action is not called: the input is the result, as of the virtual node START."""
     CACHED = auto()
-    """Not called: its result was found in the cache, and its writer writes that."""
+    """The action is not called: its result was found in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputReader:
-    """How an input is made of the state. None in place of a InputReader gives the whole state as a dict.
+    """A rule for making a node's input of the state. Without one, the input is the whole state as a dict.
 
     Attributes:
-        keys: the state keys that it has, in their order, where they have a value; None: all.
+        keys: the state keys in the input, in this order, where they have a value; None: all.
         bare: the one channel whose value is the whole input.
-        managed: keys whose value is computed.
-        build: makes of the dict what a node of this schema is given.
+        managed: the keys whose value is computed.
+        build: a function that makes an instance of the node's schema of the dict.
     """
 
     keys: Collection[str] | None = None
@@ -60,11 +67,11 @@ class InputReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """How a node is run, where it is not simply called.
+    """The policies of a node that is not simply called.
 
     Attributes:
-        retry: the first policy that matches an error decides.
-        handler: the node that is run in this one's place when it has failed.
+        retry: the retry policies; the first one that matches an error decides.
+        handler: the node that runs in place of this one when it has failed.
     """
 
     retry: tuple[RetryPolicy, ...] = ()
@@ -78,10 +85,10 @@ class Branch:
     """A conditional edge.
 
     Attributes:
-        path: given the state, says where to go; sync or async, run in place.
-        ends: what the path returns to the node meant; None if it returns names of nodes.
-        reader: how the path's input is made.
-        sees_result: whether the path also sees what the node returned under keys that the state lacks.
+        path: a sync or async function that chooses the destinations; it runs on the event loop.
+        ends: the destinations, by the values that the path returns; None: it returns names of nodes.
+        reader: the rule for making the path's input.
+        sees_result: whether the path also sees keys of the node's result that the state does not have.
         injects: parameters of the path that are given something else than its input.
     """
 
@@ -98,13 +105,17 @@ class NodeSpec:
     """A node, ready to run.
 
     Attributes:
-        triggers: channels of which any one, newly available, starts the node.
+        action: a function of the input and of the parameters that `injects` names.
+        calling: the way in which the action is called.
+        triggers: channels; the node starts when any of them becomes available.
         edges: the writes by which the node's static edges fire.
-        reader: how the action's input is made.
+        branches: its conditional edges.
+        reader: the rule for making the action's input.
         injects: parameters of the action that are given something else than its input.
-        writer: makes writes of what the action returned, edges not included; None: an update of the state.
+        writer: a function that makes writes of the action's result, edges not included; None: the result is
+            an update of the state.
         policies: None for a node that is simply called.
-        tags, metadata: what its user says of it.
+        tags, metadata: its user's part of its config.
     """
 
     name: str
@@ -115,7 +126,7 @@ class NodeSpec:
     branches: tuple[Branch, ...] = ()
     reader: InputReader | None = None
     injects: Injections = ()
-    writer: Callable[[Any], list[tuple[str, Any]]] | None = None
+    writer: Writer | None = None
     policies: Policies | None = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -123,38 +134,39 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What compile() makes of a graph.
+    """A graph as it runs.
 
     Attributes:
-        nodes: by name, in the order in which they were added; START first, where there is one: without it an
-            input is written to its channels directly.
-        channels: empty prototypes, by name, which runs copy.
+        nodes: by name, in the order in which they were added. START is the first; without it, an input is
+            written to its channels directly.
+        channels: empty prototypes by name, which runs copy.
         state_keys: the channels that make up the state.
-        input_keys: those that an input may write.
-        output_keys: those that a result shows; a single name: the result is its bare value.
-        stream_keys: those that a stream and a thread at rest show; None: the output's, and all.
-        accept: makes a mapping of keys of an input, or refuses it; None: the input is such a mapping.
-        validators: state keys whose values are checked, and may be changed, when they are written.
+        input_keys: the keys that an input may write.
+        output_keys: the keys that a result shows; a single name: the result is its bare value.
+        stream_keys: the keys that a stream and a thread at rest show; None: a stream shows the output's, and
+            a thread at rest all.
+        accept: a function that turns an input into a mapping of keys, or refuses it; None: it is one.
+        validators: by state key, functions that check a value that is written, and may change it.
         strict: whether an update that names an unknown key is an error.
         bare: whether the state is one value, which nodes return as it is.
-        context: makes of the context that a run is called with what nodes are given; None: that itself.
-        json_schema: the JSON schema of the input, the output or the context.
-        renamed: what nodes are called now, by the name under which threads may have been stored.
+        context: a function that makes the nodes' context of the one that a run is given; None: it is that.
+        json_schema: a function that returns the JSON schema of the input, the output or the context.
+        renamed: the present names of nodes, by names that stored threads may still use.
 
-    What follows from nodes and channels:
+    These follow from nodes and channels:
 
-        triggered: which nodes a channel can start.
-        cached: the nodes whose results may be cached, and how.
+        triggered: the nodes that a channel can start, by channel.
+        cached: the cache policies, by node.
         untracked: state keys that are never stored.
-        plain: state keys that keep the last value, and have nothing else to keep.
-        triggers: channels that carry no value: they are raised, or not.
+        plain: state keys that keep the last value and nothing else.
+        triggers: channels that carry no value: they are written, or not.
         barriers: channels that change when a task that they triggered has run.
         deferred: channels that change when nothing else is left to do.
-        appended: reduced keys whose reducer changes nothing of the list it appends to.
+        appended: reduced keys whose reducer only appends to a list.
         reduced: all keys with a reducer.
         initial: channels that have a value before anything is written.
-        defaulted: those whose value is a declared default, of which every run makes its own.
-        signature: changes when the nodes or channels do.
+        defaulted: state keys with a declared default, of which every run makes its own.
+        signature: a text that changes when the nodes or channels do.
     """
 
     name: str
@@ -164,7 +176,7 @@ class Plan:
     input_keys: frozenset[str]
     output_keys: str | tuple[str, ...]
     stream_keys: str | tuple[str, ...] | None = None
-    accept: Callable[[Any], Mapping[str, Any]] | None = None
+    accept: Accept | None = None
     validators: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     strict: bool = False
     bare: bool = False
@@ -231,7 +243,7 @@ def _appends(channel: BaseChannel) -> bool:
 
 
 def _index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]:
-    """Which nodes each channel can start, in the order of `nodes`."""
+    """List the nodes that each channel can start, in the order of `nodes`."""
     index: dict[str, tuple[str, ...]] = {}
     for name, spec in nodes.items():
         for trigger in spec.triggers:
@@ -240,9 +252,9 @@ def _index_triggers(nodes: Mapping[str, NodeSpec]) -> dict[str, tuple[str, ...]]
 
 
 def _sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel]) -> str:
-    """A short text that two graphs share only if they have the same nodes and channels.
+    """Return a short text that two graphs share only if they have the same nodes and channels.
 
-    Whether a node is deferred makes no difference, as it makes none to what a thread has stored.
+    Deferring a node does not change it, because threads are stored in the same way.
     """
     digest = blake2b(digest_size=8)
     kinds = (key if is_trigger(key) else f"{key}={type(channels[key]).__name__}" for key in sorted(channels))

@@ -1,4 +1,4 @@
-"""How nodes are run: what was asked for, checked and put together."""
+"""Policies of nodes, checked and put together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ Timeout = float | timedelta | TimeoutPolicy | None
 
 
 def retry_policies(what: str, given: Retry) -> tuple[RetryPolicy, ...] | None:
-    """One policy or several as a tuple; an empty one asks for no retries, None leaves it open."""
+    """Check retry policies, and return one or several as a tuple.
+
+    An empty tuple means no retries; None means the default.
+
+    Args:
+        what: whose policies they are, for errors.
+    """
     if given is None:
         return None
     one = isinstance(given, RetryPolicy) or not isinstance(given, Sequence)  # a policy is a tuple itself
@@ -31,7 +37,7 @@ def retry_policies(what: str, given: Retry) -> tuple[RetryPolicy, ...] | None:
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Let an error say whose policy it is that is wrong."""
+    """Add to an error whose policy is wrong."""
     try:
         yield
     except (TypeError, GraphValidationError) as error:
@@ -39,7 +45,10 @@ def _naming(what: str) -> Iterator[None]:
 
 
 def checked_cache_policy(what: str, given: CachePolicy | None) -> CachePolicy | None:
-    """The policy, if it is one."""
+    """Check a cache policy, and return it.
+
+    Raises GraphValidationError if it is not one, or its ttl is not positive.
+    """
     if given is not None and not isinstance(given, CachePolicy):
         raise GraphValidationError(f"The cache_policy of {what} is {given!r}; expected a CachePolicy.")
     if given is not None and given.ttl is not None and not given.ttl > 0:
@@ -48,7 +57,7 @@ def checked_cache_policy(what: str, given: CachePolicy | None) -> CachePolicy | 
 
 
 def timeout_policy(what: str, given: Timeout) -> TimeoutPolicy | None:
-    """A policy with its limits in seconds; None if there is no limit. A bare limit is that of a run."""
+    """Check a timeout, and return it as a policy in seconds; None if it sets no limit."""
     with _naming(f"The timeout of {what}"):
         return limits.timeout_policy(given)
 
@@ -62,7 +71,10 @@ def policies_of(
     cache: CachePolicy | None,
     handler: str | None = None,
 ) -> Policies | None:
-    """The policies of node `name`; None if nothing was asked for."""
+    """Put the policies of node `name` together; None if it has none.
+
+    Raises GraphValidationError for a timeout of a sync node.
+    """
     if timeout is not None and calling is Calling.THREAD:
         raise GraphValidationError(
             "Node timeouts are only supported for async nodes because sync Python execution cannot be safely "

@@ -1,4 +1,4 @@
-"""Whether a node that failed is run again, and when."""
+"""Retries: the decision to run a failed node again, and the wait before that."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _HOPELESS: Final = (
     StopAsyncIteration,
     OSError,
 )
-"""What the same call will most likely raise again."""
+"""Errors that the same call would most likely raise again."""
 
 
 def default_retry_on(error: Exception) -> bool:
-    """Whether `error` may pass: a connection's, a time limit's, an answer of HTTP that blames the server.
+    """Return True for an error that may pass, such as that of a connection or of a node's timeout.
 
-    What says that the program is wrong, or the machine, does not. What else there is may pass. The
-    errors of httpx and requests are known by name; neither package is imported.
+    An HTTP error passes if its status blames the server. Errors that blame the program or the machine do
+    not pass. All others do. The errors of httpx and requests are recognised by name; neither package is
+    imported.
     """
     if isinstance(error, ConnectionError | NodeTimeoutError):
         return True
@@ -49,10 +50,11 @@ def _blames_the_server(response: Any) -> bool:
 
 
 def check_retry_policy(policy: object) -> None:
-    """Refuse what cannot be followed.
+    """Refuse a policy that cannot be followed.
 
-    Raises TypeError for what is no RetryPolicy, or has a `retry_on` that says nothing about errors;
-    GraphValidationError for numbers that count or last less than nothing.
+    Raises:
+        TypeError: it is no RetryPolicy, or its `retry_on` is of the wrong type.
+        GraphValidationError: one of its numbers is out of range.
     """
     if not isinstance(policy, RetryPolicy):
         raise TypeError(f"A retry policy is a RetryPolicy, not {policy!r}.")
@@ -73,10 +75,12 @@ def check_retry_policy(policy: object) -> None:
 def delay_before_retry(
     policies: Sequence[RetryPolicy], error: Exception, failures: int, draw: Callable[[], float]
 ) -> float | None:
-    """How many seconds to wait after the attempts that failed so far, `error` the last; None: give up.
+    """Return the seconds to wait before the next attempt; None: there is none.
 
     Args:
-        draw: a number from 0 up to 1, for jitter.
+        error: the error of the last attempt.
+        failures: the number of attempts that failed so far.
+        draw: a function that returns a number from 0 up to 1, for jitter.
     """
     for policy in policies:
         matches = default_retry_on if policy.retry_on is None else _predicate(policy.retry_on)

@@ -1,4 +1,4 @@
-"""Objects that are run by `ainvoke` or `invoke`, from whatever package they come."""
+"""Runnables: objects of any package that are run by `ainvoke` or `invoke`."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ from perdure.pregel.plan.plan import Calling, Injections
 
 
 class Invocation(NamedTuple):
-    """How to run such an object: call `call` with an input, and with its task's config if it takes one."""
+    """A way to run a runnable.
+
+    Attributes:
+        call: its method, a function of the input and of the parameters that `injects` names.
+        calling: the way in which the method is called.
+        injects: the parameters of the method that are given something else than its input.
+    """
 
     call: Callable[..., Any]
     calling: Calling
     injects: Injections
 
 
-def is_runnable(thing: Any) -> bool:
-    """Whether this is an object, not a function or a class, with an `ainvoke` or an `invoke`."""
+def is_runnable(thing: object) -> bool:
+    """Return True for an object with an `ainvoke` or an `invoke` that is no function and no class."""
     if isinstance(thing, type | partial) or inspect.isroutine(thing):
         return False
     return callable(getattr(thing, "ainvoke", None)) or callable(getattr(thing, "invoke", None))
 
 
 def invocation_of(runnable: Any) -> Invocation:
-    """How to run an object that `is_runnable`; `ainvoke` if it has one, else `invoke` in a thread."""
+    """Choose the way to run a runnable: its `ainvoke` if it has one, else its `invoke` in a thread."""
     call = getattr(runnable, "ainvoke", None)
     calling = Calling.COROUTINE
     if not callable(call):
