@@ -23,8 +23,8 @@ MAY_IMPORT_LATE = ROOT / "runtime" / "perdure" / "integrations"
 BLOCK_MARKER = re.compile(r"^-- name: *(\w+)", re.MULTILINE)
 
 STILL_TO_REWRITE = (
-    *("perdure.aio", "perdure.cache", "perdure.checkpoint", "perdure.graph", "perdure.pregel"),
-    *("perdure.service", "perdure.testing", "perdure.data", "perdure.runtime", "perdure.sync"),
+    *("perdure.aio", "perdure.cache", "perdure.checkpoint", "perdure.pregel"),
+    *("perdure.service", "perdure.testing", "perdure.sync"),
     *("perdure_checkpointers", "perdure_migrations"),
 )
 """Packages whose docstrings and file names do not follow the rules yet. Each entry goes with its fix."""
