@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from perdure.aio.cancellation import outlast
 
 T = TypeVar("T")
 
 
-async def hosted(
-    run: Callable[[], Coroutine[Any, Any, Any]],
-    batches: Callable[[], Awaitable[Iterable[T]]],
-    close: Callable[[], None],
-) -> AsyncIterator[T]:
+class Hosted(NamedTuple, Generic[T]):
+    """A run, and the way to read it.
+
+    Attributes:
+        run: the run, which the host awaits.
+        batches: returns what was told since the last batch, once there is something; an empty batch when the
+            run is closed and there is nothing left.
+        close: says that the run has ended, or that nobody reads it any more.
+    """
+
+    run: Callable[[], Coroutine[Any, Any, Any]]
+    batches: Callable[[], Awaitable[Iterable[T]]]
+    close: Callable[[], None]
+
+
+async def hosted(begin: Callable[[], Hosted[T]]) -> AsyncIterator[T]:
     """Run in a task of its own, the host, and yield what it tells; then raise what the run has raised.
 
     The iterator may be left at any yield, and closed from another task or by the garbage collector: it
@@ -23,11 +34,9 @@ async def hosted(
     for its end.
 
     Args:
-        run: the run. It begins when the first item is asked for.
-        batches: returns what was told since the last batch, once there is something; an empty batch
-            when the run is closed and there is nothing left.
-        close: called when the run has ended, in whatever way.
+        begin: called on the loop when the first item is asked for.
     """
+    run, batches, close = begin()
     host = asyncio.create_task(_host(run, close))
     try:
         while batch := await batches():
@@ -36,6 +45,7 @@ async def hosted(
         if (ending := await host) is not None:
             raise ending
     finally:
+        close()  # a thread that waits for its reader must not keep the host from ending
         # What has ended is not cancelled by this. A reader that is cancelled while it waits here, perhaps
         # again, still waits: nobody else knows of the host.
         host.cancel()

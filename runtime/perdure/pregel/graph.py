@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Generic, Self, Unpack, get_args, overload
 
 from perdure.aio.gathering import all_of
+from perdure.aio.hosting import Hosted, hosted
 from perdure.aio.portal import loop_here
 from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
@@ -20,9 +21,7 @@ from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, Durability, RetryPolicy, StateSnapshot, StreamMode
 from perdure.errors import GraphValidationError, PerdureWarning
 from perdure.pregel.copies import copy_with
-from perdure.pregel.events.buffer import MOST_UNREAD, Buffer
-from perdure.pregel.events.sink import Sink
-from perdure.pregel.events.stream import stream
+from perdure.pregel.events.buffer import MOST_UNREAD, Buffer, checked_modes
 from perdure.pregel.options import BatchOptions, GraphOptions, RunOptions
 from perdure.pregel.parameters import (
     ClassSchema,
@@ -381,18 +380,22 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
             output_keys: the channels to show, or a single one, whose bare value is shown; default: the
                 graph's `stream_channels`.
         """
-        buffer = Buffer(self.most_unread)
-        reader = buffer.reader(self.stream_mode if stream_mode is None else stream_mode, subgraphs=subgraphs)
+        modes = self.stream_mode if stream_mode is None else stream_mode
+        checked_modes(modes)
         keys = self.stream_channels if output_keys is None else output_keys
         stops = self._breakpoints(interrupt_before, interrupt_after)
-        request = self._request(
-            input, config, context, keys, durability, buffer=buffer, debug=debug, breakpoints=stops
-        )
+        request = self._request(input, config, context, keys, durability, debug=debug, breakpoints=stops)
 
-        async def run() -> Any:
-            return await run_graph(await self._resumed(request))
+        def begin() -> Hosted[Any]:
+            buffer = Buffer(self.most_unread)
+            reader = buffer.reader(modes, subgraphs=subgraphs)
+            return Hosted(partial(self._run_into, buffer, request), reader.batch, buffer.close)
 
-        return stream(buffer, reader, run)
+        return hosted(begin)
+
+    async def _run_into(self, buffer: Buffer, request: RunRequest) -> Any:
+        """Run the graph, with its events put into a buffer."""
+        return await run_graph(await self._resumed(request.read_through(buffer)))
 
     async def acontinue(self, orphan: Orphan, *, context: GraphContext[ContextT] = None) -> Any:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
@@ -474,7 +477,6 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         output_keys: str | Sequence[str] | None,
         durability: Durability | None,
         *,
-        buffer: Buffer | None = None,
         debug: bool | None = None,
         breakpoints: Breakpoints | None = None,
     ) -> RunRequest:
@@ -494,7 +496,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         return RunRequest(
             plan=self.plan,
             input=input,
-            scope=self._scope(config, context, buffer, parent, debug),
+            scope=self._scope(config, context, parent, debug),
             saver=self.checkpointer,
             durability=durability or "async",
             output_keys=self._output_keys(output_keys),
@@ -505,7 +507,6 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         self,
         config: Config | None,
         context: Any,
-        buffer: Buffer | None,
         parent: RunningTask | None,
         debug: bool | None,
     ) -> Scope:
@@ -521,7 +522,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
             context=above.context if above is not None and context is None else self._context(context),
             store=self.store if above is None or above.store is None else above.store,
             cache=self.cache if above is None or above.cache is None else above.cache,
-            sink=sink if buffer is None else Sink(buffer, above=sink),
+            sink=sink,
             above=parent,
             debug=debug if debug is not None else self.debug or (above is not None and above.debug),
             random=random.random if above is None else above.random,

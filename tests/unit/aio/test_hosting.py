@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.aio.hosting import hosted
+from perdure.aio.hosting import Hosted, hosted
 from tests.unit.aio.causes import CAUSES, BoomError, Cause, Patient, assert_cancelled_once, turns
 
 
@@ -37,7 +37,7 @@ class Told:
         self._filled.set()
 
     def read(self, run: Callable[[], Coroutine[Any, Any, Any]]) -> AsyncIterator[Any]:
-        return hosted(run, self.batches, self.close)
+        return hosted(lambda: Hosted(run, self.batches, self.close))
 
 
 class Teller:

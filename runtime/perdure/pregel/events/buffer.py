@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-import anyio
-
-from perdure.aio.portal import loop_here
+from perdure.aio.bell import Bell
 from perdure.data import StreamMode
 from perdure.errors import GraphValidationError
 from perdure.pregel.events.facts import Fact
@@ -24,9 +21,6 @@ BUFFER_SIZE: Final = 64
 MOST_UNREAD: Final = 10_000
 """Events that one body may put into the stream while no reader takes any."""
 
-LOOK_SECONDS: Final = 1.0
-"""Seconds after which a thread that waits for room looks again whether anybody still reads."""
-
 
 class Event(NamedTuple):
     """One event as it waits for its readers."""
@@ -37,10 +31,10 @@ class Event(NamedTuple):
 
 
 class Buffer:
-    """Events in their order, kept until every reader has taken them.
+    """Events in their order, kept until every reader has taken them. It belongs to the loop of its run.
 
-    Putting never waits: who puts many waits for room, in the run between supersteps or in a thread.
-    All but `put` and `wait_for_room` belongs to the run's own loop.
+    Putting never waits: whoever puts many waits for room, the run between supersteps and a thread before each
+    event. `put` and `wait_for_room` may be called from any thread, all else on the loop.
 
     Attributes:
         taken: how many events the slowest reader has taken.
@@ -52,13 +46,9 @@ class Buffer:
         "_below",
         "_events",
         "_filled",
-        "_loop",
-        "_reader_waits",
         "_readers",
         "_room",
-        "_room_in_threads",
         "_root",
-        "_thread",
         "closed",
         "most_unread",
         "taken",
@@ -70,12 +60,10 @@ class Buffer:
         self.most_unread = most_unread
         self._events: deque[Event] = deque()
         self._readers: list[Reader] = []
-        self._reader_waits = False
         self._root: dict[type[Fact], tuple[Projection, ...]] = {}
         self._below: dict[type[Fact], tuple[Projection, ...]] = {}
-        self._room_in_threads = threading.Condition()
-        self._loop: Any = None
-        self._thread = 0
+        self._filled = Bell()
+        self._room = Bell()
 
     def reader(self, modes: StreamMode | Sequence[StreamMode], *, subgraphs: bool = False) -> Reader:
         """Return a new reader, which gets what is put from now on.
@@ -92,15 +80,10 @@ class Buffer:
                 _listen(self._below, projection)
         return reader
 
-    def attach(self) -> None:
-        """Note that the run goes on in the loop and the thread of the caller."""
-        self._loop, self._thread = loop_here(), threading.get_ident()
-        self._filled, self._room = anyio.Event(), anyio.Event()
-
     @property
-    def is_here(self) -> bool:
-        """Whether the caller's thread is the one that the run goes on in."""
-        return threading.get_ident() == self._thread
+    def on_loop(self) -> bool:
+        """Whether this is the thread of the run's loop, where nothing may block."""
+        return self._filled.on_loop
 
     def listeners_at(self, place: Namespace) -> Mapping[type[Fact], Sequence[Projection]]:
         """Return the projections of facts told at a place, by kind; readers that come later are added."""
@@ -114,41 +97,27 @@ class Buffer:
     def put(self, event: Event) -> None:
         """Append an event, from any thread."""
         self._events.append(event)
-        if not self._reader_waits:
-            return
-        if threading.get_ident() == self._thread:
-            self._filled.set()
-        elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._filled.set)
+        self._filled.ring()
 
     async def room(self) -> None:
         """Wait until fewer than BUFFER_SIZE events wait for the slowest reader."""
         while self.is_full:
-            self._room = anyio.Event()
             await self._room.wait()
 
     def wait_for_room(self) -> None:
-        """Wait in a thread as `room` waits in the loop."""
-        with self._room_in_threads:
-            while self.is_full:
-                # The reader notifies. A loop that was stopped does not: it is looked for now and then.
-                if not self._room_in_threads.wait(LOOK_SECONDS) and not self._loop.is_running():
-                    return
+        """Block a thread as `room` makes the loop wait; no longer than the loop runs."""
+        self._room.wait_in_thread(lambda: not self.is_full)
 
     def close(self) -> None:
         """Say that there will be no more events, or nobody to read them; nobody waits for room any more."""
         self.closed = True
-        self._filled.set()
-        self._make_room()
+        self._filled.ring()
+        self._room.ring()
 
     async def filled(self, cursor: int) -> None:
         """Wait until there is an event after `cursor`, or the end."""
         while self.taken + len(self._events) <= cursor and not self.closed:
-            # A thread that puts an event now sees the flag, or its event is seen before the wait begins.
-            self._filled, self._reader_waits = anyio.Event(), True
-            if self.taken + len(self._events) <= cursor:
-                await self._filled.wait()
-        self._reader_waits = False
+            await self._filled.wait()
 
     def after(self, cursor: int) -> list[Event]:
         """Return the events from `cursor` on."""
@@ -161,18 +130,22 @@ class Buffer:
         for _ in range(least - self.taken):
             self._events.popleft()
         self.taken = least
-        self._make_room()
-
-    def _make_room(self) -> None:
-        self._room.set()
-        with self._room_in_threads:
-            self._room_in_threads.notify_all()
+        self._room.ring()
 
 
 def _listen(wanted: dict[type[Fact], tuple[Projection, ...]], projection: Projection) -> None:
     for kind in projection.listens:
         if projection not in wanted.get(kind, ()):
             wanted[kind] = (*wanted.get(kind, ()), projection)
+
+
+def checked_modes(modes: StreamMode | Sequence[StreamMode]) -> tuple[str, ...]:
+    """Return one mode, or several, as a tuple. Raises GraphValidationError for one that is not known."""
+    chosen = names_of(modes)
+    for mode in chosen:
+        if mode not in PROJECTIONS:
+            raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(PROJECTIONS)}.")
+    return chosen
 
 
 class Reader:
@@ -192,10 +165,7 @@ class Reader:
         subgraphs: bool,
         cursor: int,
     ) -> None:
-        self.modes = names_of(modes)
-        for mode in self.modes:
-            if mode not in PROJECTIONS:
-                raise GraphValidationError(f"Unknown stream_mode {mode!r}. Known: {', '.join(PROJECTIONS)}.")
+        self.modes = checked_modes(modes)
         self.cursor = cursor
         self._buffer = buffer
         self._tagged = not isinstance(modes, str)

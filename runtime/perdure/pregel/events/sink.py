@@ -82,7 +82,7 @@ class Voice:
     def write(self, event: Any) -> None:
         """Put an event. Raises StreamOverflowError for one too many."""
         buffer = self._sink.buffer
-        if buffer.is_here:
+        if buffer.on_loop:
             self._count()
         else:
             self._sink.wait_for_room()

@@ -13,6 +13,8 @@ from perdure.checkpoint.serde.json import exact_json
 from perdure.config import ADDRESS, RunSettings, parse_config
 from perdure.data import Durability
 from perdure.errors import UnserializableValueError
+from perdure.pregel.events.buffer import Buffer
+from perdure.pregel.events.sink import Sink
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.run.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.step.commands import recorded
@@ -45,6 +47,10 @@ class RunRequest:
     def with_settings(self, settings: RunSettings) -> RunRequest:
         """Return the request, differently configured."""
         return replace(self, scope=replace(self.scope, settings=settings))
+
+    def read_through(self, buffer: Buffer) -> RunRequest:
+        """Return the request for a run whose events go into a buffer, and to readers of runs around it."""
+        return replace(self, scope=replace(self.scope, sink=Sink(buffer, above=self.scope.sink)))
 
     def continuing(self, orphan: Orphan) -> RunRequest:
         """Return the request as one to continue an orphan, as that was asked for."""
