@@ -34,7 +34,7 @@ class StateNode:
 
     action: Callable[..., Any]
     calling: Calling
-    input_schema: Any = None
+    input_schema: object = None
     injects: Injections = ()
     defer: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class StateBranch:
     name: str
     path: Callable[..., Any]
     ends: Mapping[Hashable, str] | None = None
-    input_schema: Any = None
+    input_schema: object = None
     several: bool = False
     injects: Injections = ()
 
@@ -91,13 +91,13 @@ class Description(Protocol):
         defaults: the policies of nodes without their own.
     """
 
-    state_schema: Any
-    context_schema: Any
-    input_schema: Any
-    output_schema: Any
+    state_schema: object
+    context_schema: object
+    input_schema: object
+    output_schema: object
     channels: dict[str, BaseChannel]
     managed: dict[str, type[ManagedValue]]
-    schemas: dict[Any, dict[str, Cell]]
+    schemas: dict[object, dict[str, Cell]]
     nodes: dict[str, StateNode]
     edges: set[tuple[str, str]]
     waiting_edges: set[tuple[tuple[str, ...], str]]

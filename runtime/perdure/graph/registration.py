@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, TypeVar, get_origin
+from typing import TypeVar, get_origin
 
 from typing_extensions import TypeAliasType
 
@@ -24,7 +24,7 @@ def register_schemas(graph: Description) -> None:
     register(graph, graph.output_schema, managed=False)
 
 
-def register(graph: Description, schema: Any, *, managed: bool = True) -> None:
+def register(graph: Description, schema: object, *, managed: bool = True) -> None:
     """Make the keys of a schema part of the state, once.
 
     A key that another schema declared keeps its channel, if this schema says nothing of how it is kept.
@@ -47,7 +47,7 @@ def register(graph: Description, schema: Any, *, managed: bool = True) -> None:
     graph.schemas[schema] = {**declared.channels, **declared.managed}
 
 
-def _check_declared(graph: Description, schema: Any, declared: Schema, managed: bool) -> None:
+def _check_declared(graph: Description, schema: object, declared: Schema, managed: bool) -> None:
     if ROOT in declared.channels and graph.channels and ROOT not in graph.channels:
         raise GraphValidationError(
             f"{name_of_schema(schema)} is the type of a bare value, but the state of this graph has keys. "
@@ -75,7 +75,7 @@ def _add_managed(graph: Description, key: str, value: type[ManagedValue]) -> Non
         raise GraphValidationError(f"Managed value {key!r} already exists with a different type.")
 
 
-def warn_if_no_type(schema: Any) -> None:
+def warn_if_no_type(schema: object) -> None:
     """Warn of a state schema that is no type, on behalf of StateGraph's constructor."""
     if isinstance(schema, type | TypeAliasType | TypeVar) or get_origin(schema) is not None:
         return

@@ -125,13 +125,13 @@ class StateGraph(Generic[StateT, ContextT, InputT, OutputT_co]):
             "output_schema": output_schema,
         }
         schemas = renamed_schemas(deprecated, schemas)
-        self.state_schema = state_schema
-        self.context_schema = schemas["context_schema"]
+        self.state_schema: object = state_schema
+        self.context_schema: object = schemas["context_schema"]
         self.input_schema = _either(schemas["input_schema"], state_schema)
         self.output_schema = _either(schemas["output_schema"], state_schema)
         self.channels: dict[str, BaseChannel] = {}
         self.managed: dict[str, type[ManagedValue]] = {}
-        self.schemas: dict[Any, dict[str, Cell]] = {}
+        self.schemas: dict[object, dict[str, Cell]] = {}
         self.nodes: dict[str, StateNode] = {}
         self.edges: set[tuple[str, str]] = set()
         self.waiting_edges: set[tuple[tuple[str, ...], str]] = set()

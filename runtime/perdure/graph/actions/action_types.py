@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, TypeAlias, TypeVar
 
 from perdure.pregel.parameters import ClassSchema, MappingSchema
-
-
-class Invokes(Protocol):
-    """An object that is run by a method."""
-
-    def invoke(self, given: Any, /) -> object:
-        """Run on the state."""
-        ...
-
-
-class InvokesAsync(Protocol):
-    """An object that is run by an async method."""
-
-    def ainvoke(self, given: Any, /) -> Awaitable[object]:
-        """Run on the state."""
-        ...
-
+from perdure.pregel.plan.runnables import Invokes, InvokesAsync
 
 Runs: TypeAlias = Callable[..., object] | Invokes | InvokesAsync | Mapping[str, "Runs"]
 """An action of which nothing is known but that it can be run; several, by key, run side by side."""

@@ -35,7 +35,7 @@ class NodeAction:
     call: Callable[..., Any]
     calling: Calling
     injects: Injections = ()
-    schema: Any = None
+    schema: object = None
     destinations: tuple[str, ...] | None = None
     subgraph: Pregel | None = None
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any
 
 from perdure.cache.base import BaseCache
 from perdure.checkpoint.base import BaseCheckpointSaver
@@ -39,7 +38,7 @@ def check_cache(cache: object) -> None:
         )
 
 
-def interrupt_nodes(graph: Description, said_by: str, names: Any) -> str | tuple[str, ...]:
+def interrupt_nodes(graph: Description, said_by: str, names: Sequence[str] | None) -> str | tuple[str, ...]:
     """Return the nodes at which a compiled graph pauses: "*" for all, else names that exist.
 
     Args:

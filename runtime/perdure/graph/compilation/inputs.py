@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import AliasChoices, AliasPath, BaseModel, ValidationError
@@ -12,12 +12,13 @@ from pydantic_core.core_schema import any_schema, no_info_plain_validator_functi
 from perdure.channels.base import BaseChannel
 from perdure.constants import ROOT
 from perdure.graph.compilation.validation import HOLDS_ONE_VALUE, Checks, Validate
-from perdure.graph.schema.kinds import Kind, kind_of
+from perdure.graph.schema.kinds import Kind, is_model, kind_of
+from perdure.pregel.plan.plan import Accept
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.objects import mapping_of
 
 
-def accept_of(graph: str, checks: Checks) -> Callable[[Any], Mapping[str, Any]] | None:
+def accept_of(graph: str, checks: Checks) -> Accept | None:
     """Make the function that turns a graph's input into a mapping of state keys, and validates it.
 
     Return None if an input is such a mapping already, and nothing validates it.
@@ -25,7 +26,7 @@ def accept_of(graph: str, checks: Checks) -> Callable[[Any], Mapping[str, Any]] 
     schema = checks.graph.input_schema
     if kind_of(schema) is Kind.BARE:
         return _bare_input
-    return _checked_input(graph, checks, schema if kind_of(schema) is Kind.MODEL else None)
+    return _checked_input(graph, checks, schema if is_model(schema) else None)
 
 
 def _bare_input(given: Any) -> Mapping[str, Any]:

@@ -30,15 +30,15 @@ class _AnythingGoes(GenerateJsonSchema):
         return {}
 
 
-def schema_maker(graph: Description, name: str) -> Callable[[Described], dict[str, Any] | None]:
+def schema_maker(graph: Description, name: str) -> Callable[[Described], JsonSchemaValue | None]:
     """Make the function that returns the JSON schemas of a graph, as it is described now."""
     schemas = (graph.input_schema, graph.output_schema, graph.context_schema)
     return partial(_json_schema, *schemas, name)
 
 
 def _json_schema(
-    given: Any, returned: Any, context: Any, name: str, what: Described
-) -> dict[str, Any] | None:
+    given: object, returned: object, context: object, name: str, what: Described
+) -> JsonSchemaValue | None:
     match what:
         case "input":
             return state_json_schema(given, f"{name}Input")
@@ -48,7 +48,7 @@ def _json_schema(
             return None if context is None else context_json_schema(context)
 
 
-def state_json_schema(schema: Any, title: str) -> dict[str, Any]:
+def state_json_schema(schema: Any, title: str) -> JsonSchemaValue:
     """Return the JSON schema of a state's schema.
 
     Args:
@@ -71,7 +71,7 @@ def state_json_schema(schema: Any, title: str) -> dict[str, Any]:
     return _of_model(create_model(title, __config__=LENIENT, **fields))
 
 
-def context_json_schema(schema: Any) -> dict[str, Any]:
+def context_json_schema(schema: Any) -> JsonSchemaValue:
     """Return the JSON schema of a context: a pydantic model, a TypedDict or a dataclass.
 
     Raises GraphValidationError for any other schema.
@@ -86,7 +86,7 @@ def context_json_schema(schema: Any) -> dict[str, Any]:
     )
 
 
-def _without(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+def _without(schema: JsonSchemaValue, keys: Iterable[str]) -> JsonSchemaValue:
     """Remove managed values, which nobody writes, from a JSON schema."""
     for key in keys:
         schema["properties"].pop(key, None)
@@ -95,11 +95,11 @@ def _without(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return schema
 
 
-def _of_model(model: type[BaseModel]) -> dict[str, Any]:
+def _of_model(model: type[BaseModel]) -> JsonSchemaValue:
     return model.model_json_schema(schema_generator=_AnythingGoes)
 
 
-def _defaults(schema: Any) -> dict[str, Any]:
+def _defaults(schema: object) -> dict[str, Any]:
     """Return the defaults of a dataclass; of any other class, the values of its annotated attributes."""
     cls = class_of(schema)
     if not dataclasses.is_dataclass(cls):

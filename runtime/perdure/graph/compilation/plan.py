@@ -25,7 +25,7 @@ from perdure.pregel.plan.plan import Branch, Calling, InputReader, NodeSpec, Pla
 _READ_INPUT = InputReader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)  # is never called
 
-Readers = Mapping[Any, InputReader | None]
+Readers = Mapping[object, InputReader | None]
 
 
 def plan_of(
@@ -119,7 +119,7 @@ def _reader(graph: Description, node: StateNode, readers: Readers) -> InputReade
     return readers[graph.state_schema]
 
 
-def _branches(graph: Description, source: str, readers: Readers, schema: Any) -> tuple[Branch, ...]:
+def _branches(graph: Description, source: str, readers: Readers, schema: object) -> tuple[Branch, ...]:
     """Make the conditional edges of a node, whose paths read as the node does, or by their own schema."""
     return tuple(
         _branch(branch, readers[schema if branch.input_schema is None else branch.input_schema])

@@ -16,7 +16,7 @@ from perdure.pregel.plan.plan import InputReader
 from perdure.pregel.step.failures import add_note
 
 
-def readers_of(checks: Checks) -> dict[Any, InputReader | None]:
+def readers_of(checks: Checks) -> dict[object, InputReader | None]:
     """Make a reader for each schema of a graph."""
     return {schema: reader_of(checks, schema) for schema in checks.graph.schemas}
 
@@ -35,7 +35,7 @@ def reader_of(checks: Checks, schema: Any) -> InputReader | None:
     return InputReader(keys=keys, managed=managed, build=build)
 
 
-def _constructor(schema: Any) -> Callable[[dict[str, Any]], Any]:
+def _constructor(schema: object) -> Callable[[dict[str, Any]], Any]:
     cls = class_of(schema)
 
     def build(given: dict[str, Any]) -> Any:
@@ -50,7 +50,7 @@ def output_of(graph: Description) -> str | tuple[str, ...]:
     return ROOT if keys == (ROOT,) else keys
 
 
-def context_of(schema: Any) -> Callable[[Any], Any] | None:
+def context_of(schema: object) -> Callable[[Any], Any] | None:
     """Make the function that turns a mapping into a context of the schema.
 
     Return None where the context is taken as it is given: the schema is no dataclass and no model.

@@ -18,7 +18,7 @@ from perdure.channels.untracked_value import UntrackedValue
 from perdure.constants import MISSING
 from perdure.data import Overwrite
 from perdure.graph.description import Description
-from perdure.graph.schema.kinds import Kind, kind_of
+from perdure.graph.schema.kinds import is_model
 from perdure.graph.schema.models import ModelParts, same_field
 from perdure.graph.schema.typed_dicts import adapter_of
 
@@ -90,7 +90,7 @@ def _owners(graph: Description) -> dict[str, type[BaseModel]]:
     owners: dict[str, type[BaseModel]] = {}
     seen: set[str] = set()
     for schema, cells in graph.schemas.items():
-        if kind_of(schema) is Kind.MODEL:
+        if is_model(schema):
             owners.update((key, schema) for key in cells if key in graph.channels and key not in seen)
         seen.update(cells)
     return owners

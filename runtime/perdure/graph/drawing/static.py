@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from perdure.constants import END, START
 from perdure.graph.description import Description, StateBranch, StateNode
@@ -25,8 +25,8 @@ class Outline:
     edges: frozenset[tuple[str, str]]
     joins: frozenset[tuple[tuple[str, ...], str]]
     branches: Mapping[str, tuple[StateBranch, ...]]
-    input_schema: Any
-    output_schema: Any
+    input_schema: object
+    output_schema: object
 
 
 def outline_of(description: Description) -> Outline:

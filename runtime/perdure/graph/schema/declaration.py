@@ -30,7 +30,7 @@ class Schema:
     managed: dict[str, type[ManagedValue]]
 
 
-def schema_of(declared: Any) -> Schema:
+def schema_of(declared: object) -> Schema:
     """Take a schema apart: a TypedDict, a dataclass, a pydantic model, or the type of a bare value.
 
     `Annotated[T, reducer]` makes a channel that reduces, `Annotated[T, channel]` is that channel, and
@@ -49,7 +49,7 @@ def schema_of(declared: Any) -> Schema:
     )
 
 
-def check_schema(declared: Any) -> None:
+def check_schema(declared: object) -> None:
     """Refuse a schema that cannot be hashed, such as a dict of types."""
     try:
         hash(declared)
@@ -62,7 +62,7 @@ def check_schema(declared: Any) -> None:
 _RESERVED_KEYS = (RESERVED_NODE_NAMES - {"configurable"}) | {ROOT}
 
 
-def _check_keys(declared: Any, keys: Iterable[str]) -> None:
+def _check_keys(declared: object, keys: Iterable[str]) -> None:
     """Refuse a key that the engine gives to a channel or a stored write of its own."""
     for key in keys:
         if key in _RESERVED_KEYS or is_trigger(key):

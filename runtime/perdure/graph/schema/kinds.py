@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from enum import Enum, auto
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, TypeGuard, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 import typing_extensions
 from pydantic import BaseModel, PydanticUserError, RootModel
@@ -25,7 +25,7 @@ class Kind(Enum):
     """A pydantic model."""
 
 
-def kind_of(declared: Any) -> Kind:
+def kind_of(declared: object) -> Kind:
     """Return the kind of a schema."""
     cls = class_of(declared)
     if get_origin(declared) is Annotated or not isinstance(cls, type):
@@ -37,23 +37,28 @@ def kind_of(declared: Any) -> Kind:
     return Kind.MAPPING if is_typed_dict(cls) or hints_of(cls) else Kind.BARE
 
 
-def class_of(declared: Any) -> Any:
+def is_model(declared: object) -> TypeGuard[type[BaseModel]]:
+    """Return True for a pydantic model, unless it is a RootModel, which is one bare value."""
+    return kind_of(declared) is Kind.MODEL
+
+
+def class_of(declared: object) -> Any:
     """Return the class that a schema is, or is a form of: that of `Page[int]` is `Page`."""
     return get_origin(declared) or declared
 
 
-def is_typed_dict(declared: Any) -> bool:
+def is_typed_dict(declared: object) -> bool:
     """Return True for a TypedDict, of `typing` or of `typing_extensions`."""
     cls = class_of(declared)
     return is_typeddict(cls) or typing_extensions.is_typeddict(cls)
 
 
-def name_of_schema(declared: Any) -> str:
+def name_of_schema(declared: object) -> str:
     """Return a schema's name, for messages."""
     return getattr(class_of(declared), "__name__", None) or repr(declared)
 
 
-def hints_of(declared: Any) -> dict[str, Any]:
+def hints_of(declared: object) -> dict[str, Any]:
     """Return the annotations of a schema, resolved; type parameters of a generic class are filled in."""
     cls = class_of(declared)
     try:
@@ -67,7 +72,7 @@ def hints_of(declared: Any) -> dict[str, Any]:
     return {key: _filled_in(hint, given) for key, hint in hints.items()} if given else hints
 
 
-def _parameters(declared: Any) -> dict[Any, Any]:
+def _parameters(declared: object) -> dict[object, Any]:
     """Return the arguments of a generic schema and of its base classes, by type parameter."""
     cls = class_of(declared)
     own = getattr(cls, "__parameters__", ())
@@ -79,7 +84,7 @@ def _parameters(declared: Any) -> dict[Any, Any]:
     return given
 
 
-def _filled_in(hint: Any, given: dict[Any, Any]) -> Any:
+def _filled_in(hint: Any, given: dict[object, Any]) -> Any:
     if isinstance(hint, TypeVar | typing_extensions.TypeVar):
         return given.get(hint, hint)
     parameters = getattr(hint, "__parameters__", ())

@@ -18,7 +18,7 @@ LENIENT: Final = ConfigDict(arbitrary_types_allowed=True)
 """A configuration with which pydantic checks just the class of values that it does not know."""
 
 
-def adapter_of(hint: Any) -> TypeAdapter[Any]:
+def adapter_of(hint: object) -> TypeAdapter[Any]:
     """Make a TypeAdapter of any type; values that pydantic does not know are checked by their class."""
     portable = made_over(hint)
     try:
@@ -29,7 +29,7 @@ def adapter_of(hint: Any) -> TypeAdapter[Any]:
         return TypeAdapter(portable)  # its class has a configuration of its own
 
 
-def made_over(hint: Any, above: Mapping[Any, Any] | None = None) -> Any:
+def made_over(hint: Any, above: Mapping[object, Any] | None = None) -> Any:
     """Remake every TypedDict in an annotation as one of typing_extensions.
 
     Where a TypedDict contains itself, the inner one becomes `dict[str, Any]`.
@@ -53,7 +53,7 @@ def made_over(hint: Any, above: Mapping[Any, Any] | None = None) -> Any:
     return origin[parts]
 
 
-def _remade(declared: Any, above: Mapping[Any, Any]) -> Any:
+def _remade(declared: object, above: Mapping[object, Any]) -> Any:
     cls = class_of(declared)
     hints = {key: _key(cls, key, hint, above) for key, hint in hints_of(declared).items()}
     named = typing_extensions.TypedDict(cls.__name__, hints)  # type: ignore[misc]
@@ -63,14 +63,14 @@ def _remade(declared: Any, above: Mapping[Any, Any]) -> Any:
     return remade
 
 
-def _key(cls: Any, key: str, hint: Any, above: Mapping[Any, Any]) -> Any:
+def _key(cls: Any, key: str, hint: object, above: Mapping[object, Any]) -> Any:
     typ, metadata = unwrap(hint)
     made = made_over(typ, above)
     made = Annotated[made, *metadata] if metadata else made
     return Required[made] if _is_required(cls, key, hint) else NotRequired[made]
 
 
-def _is_required(cls: Any, key: str, hint: Any) -> bool:
+def _is_required(cls: Any, key: str, hint: object) -> bool:
     """Read Required and NotRequired from the hint first: Python does not see them in string annotations."""
     while (origin := get_origin(hint)) in (Required, NotRequired, Annotated, typing_extensions.ReadOnly):
         if origin in (Required, NotRequired):

@@ -13,7 +13,7 @@ from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.pregel.plan.callables import calling_of, check_callable
 from perdure.pregel.plan.plan import Calling
 from perdure.pregel.plan.policies import Timeout, checked_cache_policy, retry_policies, timeout_policy
-from perdure.pregel.plan.runnables import invocation_of, is_runnable
+from perdure.pregel.plan.runnables import Invokes, InvokesAsync, invocation_of, is_runnable
 
 _A_NODE: Final = "a node"
 
@@ -123,7 +123,7 @@ class NodeBuilder:
                 "and its bare value is the input. Use subscribe_to in place of subscribe_only."
             )
 
-    def do(self, action: Callable[[Any], Any] | Any) -> Self:
+    def do(self, action: Callable[[Any], object] | Invokes | InvokesAsync) -> Self:
         """Call this action with the node's input. Without an action, the input is the result.
 
         Args:
@@ -138,7 +138,7 @@ class NodeBuilder:
         self._action, self._calling = _called(action)
         return self
 
-    def write_to(self, *channels: str, **values: Any) -> Self:
+    def write_to(self, *channels: str, **values: object) -> Self:
         """Write the node's result to these channels, unless it is None.
 
         Args:
@@ -195,7 +195,7 @@ class NodeBuilder:
         )
 
 
-def _called(action: Any) -> tuple[Callable[[Any], Any], Calling]:
+def _called(action: object) -> tuple[Callable[[Any], Any], Calling]:
     """Return the function to call for an action, and the way to call it.
 
     Raises:
@@ -218,13 +218,13 @@ def _called(action: Any) -> tuple[Callable[[Any], Any], Calling]:
     return action, calling_of(action)
 
 
-def _unless_none(result: Any) -> Any:
+def _unless_none(result: object) -> object:
     return MISSING if result is None else result
 
 
-def _made_by(make: Callable[[Any], Any], result: Any) -> Any:
+def _made_by(make: Callable[[object], object], result: object) -> object:
     return _unless_none(make(result))
 
 
-def _constant(value: Any, _: Any) -> Any:
+def _constant(value: object, _: object) -> object:
     return value

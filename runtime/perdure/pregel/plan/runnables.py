@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from perdure.pregel.plan.callables import signature_of
 from perdure.pregel.plan.plan import Calling, Injections
+
+
+class Invokes(Protocol):
+    """An object that is run by a method."""
+
+    def invoke(self, given: Any, /) -> object:
+        """Run on an input."""
+        ...
+
+
+class InvokesAsync(Protocol):
+    """An object that is run by an async method."""
+
+    def ainvoke(self, given: Any, /) -> Awaitable[object]:
+        """Run on an input."""
+        ...
 
 
 class Invocation(NamedTuple):

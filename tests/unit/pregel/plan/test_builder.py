@@ -147,7 +147,7 @@ def test_a_second_action_is_refused() -> None:
 
 def test_what_cannot_be_called_is_refused() -> None:
     with pytest.raises(GraphValidationError, match=r"action 5 of a node is not a function"):
-        NodeBuilder().do(5)
+        NodeBuilder().do(5)  # type: ignore[arg-type]
 
 
 def test_generators_are_refused() -> None:
@@ -163,7 +163,8 @@ def test_generators_are_refused() -> None:
 
 
 def test_what_takes_no_argument_or_more_than_one_is_refused() -> None:
-    for action in (lambda: None, lambda given, config: None):
+    actions: list[Any] = [lambda: None, lambda given, config: None]
+    for action in actions:
         with pytest.raises(NodeSignatureError, match=r"has the signature \(.*\), but is called with one"):
             NodeBuilder().do(action)
 
