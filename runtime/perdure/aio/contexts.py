@@ -11,16 +11,14 @@ from perdure.aio.wakings import Wakings, note_waking, take_back
 
 
 @types.coroutine
-def in_context(
-    context: Context, coroutine: Coroutine[Any, Any, Any], woken: Wakings | None = None
-) -> Generator[Any, Any, Any]:
+def in_context(context: Context, coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
     """Await `coroutine` in this asyncio task, but with the context variables of `context`.
 
     What a node sets is then seen by nobody else, as if it ran in a task of its own, without the price
     of one. When the coroutine ends, this also takes back what a task group in it has left on the task
     (see `perdure.aio.wakings`).
     """
-    wakings: Wakings = [] if woken is None else woken
+    wakings: Wakings = []
     step: Callable[[Any], Any] = coroutine.send
     argument: Any = None
     while True:

@@ -181,6 +181,23 @@ async def test_a_reader_cancelled_while_the_run_cleans_up_still_waits_for_it() -
     assert_cancelled_once([teller.patient])
 
 
+async def test_left_early_it_is_closed_before_the_run_is_waited_for() -> None:
+    teller, closed = Teller(), list[bool]()
+
+    async def run() -> None:
+        try:
+            await teller.run()
+        finally:
+            closed.append(teller.told.closed)
+
+    reading: Any = teller.told.read(run)
+    await anext(reading)
+    await teller.patient.began.wait()
+    await reading.aclose()
+
+    assert closed == [True]
+
+
 async def test_what_the_run_raises_while_it_is_left_is_nobodys() -> None:
     told = Told()
 
