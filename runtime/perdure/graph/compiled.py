@@ -36,9 +36,6 @@ class CompiledStateGraph(Pregel[StateT, ContextT, InputT, OutputT_co]):
         graph = cls.from_plan(plan, **options)
         graph.builder = description
         graph.outline = outline_of(description)
-        graph.subgraphs = {
-            name: node.subgraph for name, node in description.nodes.items() if node.subgraph is not None
-        }
         return graph
 
     def get_graph(self, config: Config | None = None, *, xray: bool | int = False) -> Graph:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import random
-import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, Generic, Self, Unpack, get_args, overload
+from typing import Any, Generic, Self, Unpack, overload
 
 from perdure.aio.gathering import all_of
 from perdure.aio.hosting import Hosted, hosted
-from perdure.aio.portal import loop_here
 from perdure.cache.base import BaseCache
 from perdure.channels.base import BaseChannel
-from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver, Orphan
+from perdure.checkpoint.base import BaseCheckpointSaver, Orphan
 from perdure.clock import SYSTEM_CLOCK, Clock
-from perdure.config import Config, RunSettings, merge_configs, parse_config, passed_on, require_thread
+from perdure.config import Config, merge_configs, parse_config, require_thread
 from perdure.constants import DEFAULT_GRAPH_NAME, START
 from perdure.data import CachePolicy, Durability, RetryPolicy, StateSnapshot, StreamMode
-from perdure.errors import GraphValidationError, PerdureWarning
+from perdure.errors import GraphValidationError
 from perdure.pregel.copies import copy_with
 from perdure.pregel.events.buffer import MOST_UNREAD, Buffer, checked_modes
 from perdure.pregel.options import BatchOptions, GraphOptions, RunOptions
@@ -35,20 +32,18 @@ from perdure.pregel.parameters import (
 )
 from perdure.pregel.plan.assembly import Parts, assemble, built, check
 from perdure.pregel.plan.builder import NodeBuilder, PregelNode
-from perdure.pregel.plan.limits import seconds
-from perdure.pregel.plan.names import listed_names, names_of, nearest
+from perdure.pregel.plan.names import listed_names, nearest
 from perdure.pregel.plan.plan import Described, NodeSpec, Plan
 from perdure.pregel.plan.policies import checked_cache_policy, retry_policies
+from perdure.pregel.run.asking import durability_of, output_keys_of, resumed_request, scope_of, settings_of
 from perdure.pregel.run.begin import run_graph
 from perdure.pregel.run.breakpoints import Breakpoints, breakpoints
 from perdure.pregel.run.request import RunRequest
 from perdure.pregel.snapshots import read_snapshot
 from perdure.pregel.subgraphs import subgraphs_of
 from perdure.pregel.work.cache_key import namespace_of
-from perdure.pregel.work.running import RunningTask, Scope, running_task
+from perdure.pregel.work.running import running_task
 from perdure.sync import sync_iterator_of, sync_of
-
-_DURABILITIES = get_args(Durability)
 
 
 class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
@@ -80,7 +75,6 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         debug: whether every superstep is printed.
         builder: the StateGraph that it was compiled from, if there is one.
         config: the config that `with_config` bound it to.
-        subgraphs: the compiled graphs among its nodes, by name.
         most_unread: how many events a node may put into a stream while no reader takes any.
     """
 
@@ -144,7 +138,6 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         self.cache_policy = cache_policy
         self.context_schema = context_schema
         self.debug = debug
-        self.subgraphs: Mapping[str, Pregel] = {}
         self.most_unread = MOST_UNREAD
         self.builder: object = None
         self.config: Config | None = None
@@ -222,6 +215,14 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         Tags are joined, metadata and configurable merged key by key. Keywords are more keys of the config.
         """
         return self.copy({"config": merge_configs(self.config, merge_configs(config, more))})
+
+    @property
+    def subgraphs(self) -> Mapping[str, Pregel]:
+        """The compiled graphs among the nodes, by name."""
+        children = {
+            name: spec.child.graph for name, spec in self.plan.nodes.items() if spec.child is not None
+        }
+        return {name: graph for name, graph in children.items() if isinstance(graph, Pregel)}
 
     def get_subgraphs(
         self, namespace: str | None = None, recurse: bool = False
@@ -317,7 +318,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         request = self._request(
             input, config, context, output_keys, durability, debug=debug, breakpoints=stops
         )
-        return await run_graph(request if input is not None else await self._resumed(request))
+        return await run_graph(request if input is not None else await resumed_request(request))
 
     async def abatch(
         self,
@@ -346,7 +347,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
             )
         if not inputs:
             return []
-        limit = self._settings(configs[0], running_task()).max_concurrency
+        limit = settings_of(self, configs[0], running_task()).max_concurrency
         calls = [
             partial(self.ainvoke, given, said, **options) for given, said in zip(inputs, configs, strict=True)
         ]
@@ -395,7 +396,7 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
 
     async def _run_into(self, buffer: Buffer, request: RunRequest) -> Any:
         """Run the graph, with its events put into a buffer."""
-        return await run_graph(await self._resumed(request.read_through(buffer)))
+        return await run_graph(await resumed_request(request.read_through(buffer)))
 
     async def acontinue(self, orphan: Orphan, *, context: GraphContext[ContextT] = None) -> Any:
         """Continue a run whose process is gone, and return its output; `recover` finds such runs.
@@ -407,18 +408,6 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         """
         request = self._request(None, None, context, None, orphan.durability)
         return await run_graph(request.continuing(orphan))
-
-    async def _resumed(self, request: RunRequest) -> RunRequest:
-        """A request to go on with a thread whose last run was killed, as one to continue that run.
-
-        Otherwise what that run had been given, and had not stored anything of, would be lost.
-        """
-        saver, settings = request.saver, request.settings
-        asked = request.input is None and settings.checkpoint_id is None and request.scope.above is None
-        if not asked or settings.thread_id is None or not isinstance(saver, LeasedSaver):
-            return request
-        orphans = await saver.aorphans(graph=self.name, thread_id=settings.thread_id)
-        return request.continuing(orphans[0]) if orphans else request
 
     async def aget_state(self, config: Config) -> StateSnapshot:
         """Return the thread as it is now, or as it was at the checkpoint that the config names."""
@@ -480,80 +469,18 @@ class Pregel(Generic[StateT, ContextT, InputT, OutputT_co]):
         debug: bool | None = None,
         breakpoints: Breakpoints | None = None,
     ) -> RunRequest:
-        if durability is not None and durability not in _DURABILITIES:
-            raise GraphValidationError(
-                f"Unknown durability {durability!r}. Known: {', '.join(_DURABILITIES)}."
-            )
-        parent = running_task()
-        if (
-            durability is not None
-            and parent is None
-            and not isinstance(self.checkpointer, BaseCheckpointSaver)
-        ):
-            warnings.warn(
-                "`durability` has no effect when no checkpointer is present.", PerdureWarning, stacklevel=3
-            )
         return RunRequest(
             plan=self.plan,
             input=input,
-            scope=self._scope(config, context, parent, debug),
+            scope=scope_of(self, config, context, self._clock, debug),
             saver=self.checkpointer,
-            durability=durability or "async",
-            output_keys=self._output_keys(output_keys),
+            durability=durability_of(self, durability),
+            output_keys=output_keys_of(self.plan, output_keys),
             breakpoints=breakpoints,
         )
 
-    def _scope(
-        self,
-        config: Config | None,
-        context: Any,
-        parent: RunningTask | None,
-        debug: bool | None,
-    ) -> Scope:
-        """What this run offers; below a node, what the surrounding run offers unless this one says more."""
-        above = None if parent is None else parent.scope
-        sink = None if above is None or parent is None else above.sink
-        if sink is not None and parent is not None:
-            sink = sink.below(parent.task)
-        return Scope(
-            settings=self._settings(config, parent),
-            clock=self._clock if above is None else above.clock,
-            loop=loop_here(),
-            context=above.context if above is not None and context is None else self._context(context),
-            store=self.store if above is None or above.store is None else above.store,
-            cache=self.cache if above is None or above.cache is None else above.cache,
-            sink=sink,
-            above=parent,
-            debug=debug if debug is not None else self.debug or (above is not None and above.debug),
-            random=random.random if above is None else above.random,
-            watch=None if parent is None else parent.watch,
-            step_timeout=None if self.step_timeout is None else seconds(self.step_timeout, "step_timeout"),
-        )
-
-    def _settings(self, config: Config | None, parent: RunningTask | None) -> RunSettings:
-        """What the call says, then what this graph is bound to, then what the surrounding run says."""
-        if parent is not None and config:
-            config = passed_on(config, parent.scope.settings, parent.task.namespace.text)
-        if self.config:
-            config = merge_configs(self.config, config)
-        return parse_config(config) if parent is None else parse_config(config, parent.settings_below())
-
-    def _context(self, given: Any) -> Any:
-        make = self.plan.context
-        return given if make is None or given is None else make(given)
-
-    def _output_keys(self, chosen: str | Sequence[str] | None) -> str | tuple[str, ...]:
-        if chosen is None:
-            return self.plan.output_keys
-        for key in names_of(chosen):
-            if key not in self.plan.state_keys:
-                raise GraphValidationError(
-                    f"Key {key!r} not in channels." + nearest(str(key), self.plan.state_keys)
-                )
-        return chosen if isinstance(chosen, str) else tuple(chosen)
-
     def home(self) -> Any:
-        """The event loop that sync calls are made on; None if any will do."""
+        """Return the event loop that sync calls are made on; None if any will do."""
         own = getattr(self.checkpointer, "home", None) or getattr(self.cache, "home", None)
         task = running_task()
         return own if own is not None or task is None else task.scope.loop

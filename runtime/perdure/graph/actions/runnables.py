@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from perdure.aio.gathering import all_of
 from perdure.aio.threads import in_thread
-from perdure.constants import ROOT
 from perdure.graph.actions.annotations import destinations_of, input_schema_of
 from perdure.graph.actions.injection import injections_of
 from perdure.graph.actions.signatures import check_action
@@ -79,25 +78,3 @@ async def _run(action: NodeAction, given: Any) -> Any:
     if action.injects and task is not None:
         call = partial(call, **injected(task, action.injects))
     return await (call(given) if action.calling is Calling.COROUTINE else in_thread(call, given))
-
-
-def run_below(child: Pregel, keys: Collection[str]) -> Callable[[Any], Any]:
-    """Make the action of a node that is a compiled graph.
-
-    The child graph is given the keys that its input shares with the state around it, and returns those
-    that its output shares with it. If either state is one bare value, all of it is passed.
-
-    Args:
-        keys: the keys of the state around it.
-    """
-    taken = child.plan.input_keys
-    output = child.plan.output_keys
-    whole = isinstance(output, str) or ROOT in keys
-    returned = output if whole else tuple(key for key in output if key in keys)
-
-    async def run(given: Any) -> Any:
-        if isinstance(given, Mapping) and ROOT not in taken:
-            given = {key: value for key, value in given.items() if key in taken}
-        return await child.ainvoke(given, output_keys=returned)
-
-    return run

@@ -13,14 +13,13 @@ from perdure.channels.named_barrier_value_after_finish import NamedBarrierValueA
 from perdure.channels.topic import Topic
 from perdure.constants import END, ROOT, START, TASKS, branch_channel, join_channel
 from perdure.data import Send
-from perdure.graph.actions.runnables import run_below
 from perdure.graph.compilation.inputs import accept_of
 from perdure.graph.compilation.json_schema import schema_maker
 from perdure.graph.compilation.policies import handlers_of, node_policies
 from perdure.graph.compilation.readers import context_of, output_of, readers_of
 from perdure.graph.compilation.validation import Checks
 from perdure.graph.description import Description, StateBranch, StateNode
-from perdure.pregel.plan.plan import Branch, Calling, InputReader, NodeSpec, Plan
+from perdure.pregel.plan.plan import Branch, Calling, ChildGraph, InputReader, NodeSpec, Plan
 
 _READ_INPUT = InputReader(bare=START)
 _START = StateNode(action=lambda given: given, calling=Calling.INPUT)  # is never called
@@ -71,9 +70,10 @@ def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
 
     def spec(name: str, node: StateNode, triggers: tuple[str, ...], reader: InputReader | None) -> NodeSpec:
         schema = graph.state_schema if node.input_schema is None else node.input_schema
+        child = None if node.subgraph is None else ChildGraph.sharing(node.subgraph, graph.channels)
         return NodeSpec(
             name=name,
-            action=node.action if node.subgraph is None else run_below(node.subgraph, graph.channels),
+            action=node.action if child is None else child.run,
             calling=node.calling,
             triggers=triggers,
             edges=tuple(leaving.get(name, ())),
@@ -82,6 +82,7 @@ def _nodes(graph: Description, readers: Readers) -> dict[str, NodeSpec]:
             injects=node.injects,
             policies=None if name == START else node_policies(name, node, graph.defaults, handlers),
             metadata=node.metadata,
+            child=child,
         )
 
     specs = {START: spec(START, _START, (START,), _READ_INPUT)}

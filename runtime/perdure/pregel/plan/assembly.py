@@ -14,7 +14,7 @@ from perdure.data import CachePolicy, RetryPolicy, Send
 from perdure.errors import EmptyInputError, GraphValidationError, InvalidUpdateWarning
 from perdure.pregel.plan.builder import ChannelWrite, NodeBuilder, PregelNode
 from perdure.pregel.plan.names import check_characters, names_of, nearest
-from perdure.pregel.plan.plan import Accept, InputReader, NodeSpec, Plan, Writer
+from perdure.pregel.plan.plan import Accept, InputReader, NodeSpec, Plan, Writer, child_of
 from perdure.pregel.plan.policies import policies_of
 
 Names = str | Sequence[str]
@@ -161,6 +161,7 @@ def _spec(parts: Parts, name: str, node: PregelNode) -> NodeSpec:
         ),
         tags=node.tags,
         metadata=node.metadata,
+        child=child_of(node.action),
     )
 
 

@@ -11,7 +11,7 @@ from perdure.constants import MISSING
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.errors import GraphValidationError, NodeSignatureError
 from perdure.pregel.plan.callables import calling_of, check_callable
-from perdure.pregel.plan.plan import Calling
+from perdure.pregel.plan.plan import Calling, child_of
 from perdure.pregel.plan.policies import Timeout, checked_cache_policy, retry_policies, timeout_policy
 from perdure.pregel.plan.runnables import Invokes, InvokesAsync, invocation_of, is_runnable
 
@@ -202,6 +202,9 @@ def _called(action: object) -> tuple[Callable[[Any], Any], Calling]:
         GraphValidationError: the action can be neither called nor run.
         NodeSignatureError: it cannot be called with one argument.
     """
+    child = child_of(action)
+    if child is not None:
+        return child.run, Calling.COROUTINE
     if is_runnable(action):
         call, calling, _ = invocation_of(action)
         return call, calling

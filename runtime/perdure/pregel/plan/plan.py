@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from perdure.channels.base import BaseChannel
 from perdure.channels.binop import BinaryOperatorAggregate
@@ -15,7 +15,7 @@ from perdure.channels.delta import DeltaChannel
 from perdure.channels.ephemeral_value import EphemeralValue
 from perdure.channels.last_value import LastValue
 from perdure.channels.untracked_value import UntrackedValue
-from perdure.constants import START, is_trigger
+from perdure.constants import ROOT, START, is_trigger
 from perdure.data import CachePolicy, RetryPolicy, TimeoutPolicy
 from perdure.managed import ManagedValue
 
@@ -116,6 +116,7 @@ class NodeSpec:
             an update of the state.
         policies: None for a node that is simply called.
         tags, metadata: its user's part of its config.
+        child: the compiled graph that the node is, if it is one; `action` runs it.
     """
 
     name: str
@@ -130,6 +131,56 @@ class NodeSpec:
     policies: Policies | None = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    child: ChildGraph | None = None
+
+
+class CompiledGraph(Protocol):
+    """A graph that a node can be."""
+
+    @property
+    def plan(self) -> Plan:
+        """The graph as it is run."""
+        ...
+
+    def ainvoke(
+        self, input: Any, *, output_keys: str | Sequence[str] | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Run the graph and return the keys of its output that are named; None: all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildGraph:
+    """A compiled graph that is a node, and the part of its state that it shares with the graph around it.
+
+    Attributes:
+        takes: the keys that it is given of its node's input; None: the whole input.
+        returns: the keys of its output that its node writes, or one, whose bare value it writes; None: all.
+    """
+
+    graph: CompiledGraph
+    takes: frozenset[str] | None = None
+    returns: str | tuple[str, ...] | None = None
+
+    @classmethod
+    def sharing(cls, graph: CompiledGraph, keys: Collection[str]) -> ChildGraph:
+        """Return a child graph that shares those of `keys` that it has, too.
+
+        If either state is one bare value, all of it is passed.
+
+        Args:
+            keys: the keys of the state around it.
+        """
+        takes, output = graph.plan.input_keys, graph.plan.output_keys
+        whole = isinstance(output, str) or ROOT in keys
+        returns = output if whole else tuple(key for key in output if key in keys)
+        return cls(graph=graph, takes=None if ROOT in takes else takes, returns=returns)
+
+    async def run(self, given: Any) -> Any:
+        """Run the graph as a node's action."""
+        if self.takes is not None and isinstance(given, Mapping):
+            given = {key: value for key, value in given.items() if key in self.takes}
+        return await self.graph.ainvoke(given, output_keys=self.returns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,3 +312,11 @@ def _sign(nodes: Mapping[str, NodeSpec], channels: Mapping[str, BaseChannel]) ->
     for name in (*sorted(nodes), "", *kinds):
         digest.update(name.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()
+
+
+def child_of(action: object) -> ChildGraph | None:
+    """Return the child graph that an action is, or runs; None for any other action."""
+    if isinstance(getattr(action, "plan", None), Plan):
+        return ChildGraph(graph=action)  # type: ignore[arg-type]  # what has a plan is a compiled graph
+    owner = getattr(action, "__self__", None)
+    return owner if isinstance(owner, ChildGraph) else None

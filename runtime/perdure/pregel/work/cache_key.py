@@ -11,7 +11,7 @@ from perdure.cache.typed import TypedEncoder, frame, text
 from perdure.channels.binop import BinaryOperatorAggregate
 from perdure.checkpoint.base import SerializerProtocol
 from perdure.data import CachePolicy
-from perdure.pregel.plan.plan import Plan
+from perdure.pregel.plan.plan import ChildGraph, Plan
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.task import Task
 
@@ -88,6 +88,8 @@ def _format(serde: SerializerProtocol) -> str:
 
 def stands_for(value: Any) -> Any:
     """Return what identifies a graph that is run as a node; None for anything else."""
+    if isinstance(value, ChildGraph):
+        return (value.graph, sorted(value.takes or ()), value.returns)
     plan = value if isinstance(value, Plan) else getattr(value, "plan", None)
     if not isinstance(plan, Plan):
         return None

@@ -337,3 +337,16 @@ async def test_one_graph_is_found_by_its_whole_name(namespace: str, found: list[
     assert [name for name, _ in graph.get_subgraphs(namespace)] == found
     assert [name for name, _ in graph.get_subgraphs(namespace, recurse=True)] == found
     assert [name async for name, _ in graph.aget_subgraphs(namespace)] == found
+
+
+def test_a_node_that_is_a_graph_says_so_in_its_spec() -> None:
+    class Outer(Log):
+        private: int
+
+    inner = chain(["i"]).compile()
+    graph = StateGraph(Outer).add_node("c", inner).add_node("n", logs("n")).add_edge(START, "c").compile()
+
+    child = graph.plan.nodes["c"].child
+    assert child is not None
+    assert (child.graph, child.takes, child.returns) == (inner, inner.plan.input_keys, inner.plan.output_keys)
+    assert graph.plan.nodes["n"].child is None

@@ -249,3 +249,31 @@ def test_what_is_described_later_does_not_change_what_was_built() -> None:
     builder.subscribe_to("y").write_to("z").meta("t", a=2)
 
     assert (node.triggers, node.writes, node.tags, node.metadata) == (("x",), (), (), {"a": 1})
+
+
+# Graphs as nodes
+
+
+async def test_a_node_that_is_a_graph_says_so_in_its_spec() -> None:
+    double = Pregel(
+        nodes={"double": NodeBuilder().subscribe_only("x").do(lambda x: 2 * x).write_to("y")},
+        channels={"x": LastValue(int), "y": LastValue(int)},
+        input_channels="x",
+        output_channels="y",
+    )
+    graph = Pregel(
+        nodes={
+            "child": NodeBuilder().subscribe_only("a").do(double).write_to("b"),
+            "plain": NodeBuilder().subscribe_only("a").do(lambda a: None),
+        },
+        channels={"a": LastValue(int), "b": LastValue(int)},
+        input_channels="a",
+        output_channels="b",
+    )
+
+    child = graph.plan.nodes["child"].child
+    assert child is not None
+    assert child.graph is double
+    assert graph.plan.nodes["plain"].child is None
+    assert list(graph.get_subgraphs()) == [("child", double)]
+    assert await graph.ainvoke(21) == 42
