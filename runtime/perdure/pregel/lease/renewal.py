@@ -11,7 +11,8 @@ from perdure.aio.attendants import Attendants, Service
 from perdure.checkpoint.base import Fence, LeasedSaver
 from perdure.clock import Clock
 from perdure.errors import StaleRunError
-from perdure.pregel.lease.session import CommitLine, Session
+from perdure.pregel.lease.commit_line import CommitLine
+from perdure.pregel.lease.session import Session
 
 Result = TypeVar("Result")
 

@@ -11,8 +11,9 @@ import pytest
 
 from perdure.checkpoint.base import Commit, Fence
 from perdure.errors import SaverUnavailableError, StaleRunError
+from perdure.pregel.lease.commit_line import CommitLine
 from perdure.pregel.lease.renewal import hold, renew
-from perdure.pregel.lease.session import CommitLine, Wake
+from perdure.pregel.lease.session import Wake
 from perdure.testing.clock import FakeClock
 from tests.unit.pregel.graphs import Gate, chain, thread
 from tests.unit.pregel.savers import WatchedSaver

@@ -14,7 +14,7 @@ from perdure.constants import NO_WRITES
 from perdure.data import Command, Durability, Send
 from perdure.errors import SaverUnavailableError, UnserializableValueError
 from perdure.pregel.graph import Pregel
-from perdure.pregel.lease.session import CommitLine, merge
+from perdure.pregel.lease.commit_line import CommitLine, merge
 from tests.unit.pregel.graphs import Gate, Log, Runs, chain, fails, fan, logs, returns, thread
 from tests.unit.pregel.savers import Brake, WatchedSaver, refuse
 

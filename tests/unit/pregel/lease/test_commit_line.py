@@ -6,7 +6,7 @@ import pytest
 
 from perdure.checkpoint.base import Commit, RunEnd, WriteRow
 from perdure.errors import StaleRunError
-from perdure.pregel.lease.session import CommitLine
+from perdure.pregel.lease.commit_line import CommitLine
 from tests.unit.pregel.savers import WatchedSaver
 
 
