@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import anyio
+import psycopg
 import pytest
 
 from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence, RunEnd
 from perdure.errors import SaverTimeoutError, StaleRunError, ThreadBusyError, UnserializableValueError
 from perdure_checkpointers.postgres import PostgresSaver
+from perdure_checkpointers.postgres.database import Session
+from perdure_checkpointers.postgres.queries import Statement
 from tests.integration.postgres.threads import (
     SUCCESS,
     TABLES,
@@ -243,6 +247,30 @@ async def test_the_connection_of_renewals_is_closed_with_the_last_claim(
     assert await server.value(count) == before + 1
     await saver.acommit(commit(fence, end=SUCCESS))
     await server.until(count, before)
+
+
+async def test_a_renewal_that_is_cut_off_in_its_second_try_leaves_no_connection_behind(
+    saver: PostgresSaver, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    fence = (await saver.aclaim(request(new_thread()))).fence
+    saver.renew_seconds = 0.0
+    before = await server.value(count)
+    await saver.arenew(fence)
+    errors = [asyncio.CancelledError(), psycopg.OperationalError("the connection is lost")]
+    fetch = Session.fetch
+
+    async def fail(self: Session, query: Statement, parameters: Any) -> Any:
+        if query == saver.database.queries.renew:
+            raise errors.pop()
+        return await fetch(self, query, parameters)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "fetch", fail)
+        with pytest.raises(asyncio.CancelledError):
+            await saver.arenew(fence)
+    await server.until(count, before)
+    await saver.arenew(fence)
 
 
 async def test_a_claim_that_waited_for_the_last_commit_reads_what_that_stored(
