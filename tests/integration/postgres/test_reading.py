@@ -15,7 +15,8 @@ from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import InvalidPayloadError
 from perdure.ids import make_version
 from perdure_checkpointers.postgres import PostgresSaver
-from perdure_checkpointers.postgres.queries import BLOCKS, CacheQueries, Queries, Statement
+from perdure_checkpointers.postgres.queries import CacheQueries, Queries, Statement
+from perdure_checkpointers.postgres.queries.blocks import BLOCKS
 from tests.integration.postgres.threads import IDS, Server, commit, config, new_thread, request
 
 
@@ -220,7 +221,7 @@ def test_every_block_of_sql_is_used() -> None:
             return super().__getitem__(name)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("perdure_checkpointers.postgres.queries.BLOCKS", Recording(BLOCKS))
+        patch.setattr("perdure_checkpointers.postgres.queries.catalog.BLOCKS", Recording(BLOCKS))
         CacheQueries("schema")
         Queries("schema").page("of_thread", "of_namespace", "addressed", "older_than", "matching", "after")
     assert asked == set(BLOCKS)

@@ -1,42 +1,15 @@
-"""Reads the `.sql` files: named blocks, each with a sentence, composed with the schema's name once."""
+"""All statements of the saver and of the cache, composed for one schema."""
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
-from typing import Final, LiteralString, NamedTuple
+from typing import Final, LiteralString
 
 from psycopg import sql
 
-_BLOCK = re.compile(r"^-- name: (\w+)\n-- (.+)\n", re.MULTILINE)
-_COMMENT = re.compile(r"\s*--.*")
-_SPACE = re.compile(r"\s+")
-_NEEDLESS_SPACE = re.compile(r" ?([(),]) ?")
+from perdure_checkpointers.postgres.queries.blocks import BLOCKS
+from perdure_checkpointers.postgres.queries.statement import Statement, statement_of
+
 _NUMBERS: Final[tuple[LiteralString, ...]] = ("c_n", "b_n", "w_n")
-_PLACEHOLDER = re.compile(rb"%\((\w+)\)s")
-
-
-class Statement(NamedTuple):
-    """A statement as Postgres takes it, and the names of what is bound to $1, $2 and so on."""
-
-    text: bytes
-    names: tuple[str, ...]
-
-
-def _folded(body: str) -> str:
-    """Without comments and needless space: behind a pooler the text travels each time."""
-    return _NEEDLESS_SPACE.sub(r"\1", _SPACE.sub(" ", _COMMENT.sub("", body))).strip().removesuffix(";")
-
-
-def _load(filename: str) -> dict[str, LiteralString]:
-    # The file is part of this package, as literal as the code beside it.
-    text = files(__package__).joinpath(filename).read_text("utf-8")
-    _, *parts = _BLOCK.split(text)
-    return {name: _folded(body) for name, _, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)}
-
-
-BLOCKS: Final = {**_load("queries.sql"), **_load("cache.sql")}
-"""Every block by name. Read on import: nothing is read from disk while a loop runs."""
 
 
 class _Composer:
@@ -46,10 +19,10 @@ class _Composer:
         self._schema = sql.Identifier(schema)
 
     def _part(self, name: str, **parts: sql.Composable) -> sql.Composed:
-        return sql.SQL(BLOCKS[name]).format(schema=self._schema, **parts)
+        return sql.SQL(BLOCKS[name].folded).format(schema=self._schema, **parts)
 
     def _compose(self, name: str, **parts: sql.Composable) -> Statement:
-        return _numbered(self._part(name, **parts).as_bytes(None))
+        return statement_of(self._part(name, **parts))
 
 
 class CacheQueries(_Composer):
@@ -120,10 +93,3 @@ class Queries(_Composer):
         for column in _NUMBERS:
             parts[column] = sql.SQL("(SELECT %({})s),").format(sql.SQL(column)) if of_many else sql.SQL("")
         return self._part("rows", **parts)
-
-
-def _numbered(text: bytes) -> Statement:
-    names = tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
-    numbers = {name: b"$%d" % number for number, name in enumerate(names, 1)}
-    numbered = _PLACEHOLDER.sub(lambda match: numbers[match[1]], text)
-    return Statement(numbered, tuple(name.decode() for name in names))

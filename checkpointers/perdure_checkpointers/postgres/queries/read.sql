@@ -1,0 +1,111 @@
+-- Statements that read checkpoints. They take no lock.
+--
+-- Each block has a name and a sentence. `{schema}` stands for the schema's name, other names in braces for
+-- other blocks or words; `%(name)s` is bound.
+
+-- name: get
+-- One checkpoint of a thread with its values and pending writes.
+SELECT {head}
+FROM (
+    SELECT * FROM {schema}.checkpoints c WHERE c.thread_id = %(thread)s AND c.ns = %(ns)s {addressed}
+    ORDER BY c.checkpoint_id DESC LIMIT 1
+) c
+{values}
+{writes};
+
+-- name: head
+-- A checkpoint `c` as readers need it: its row, whether all of it is in a format they read, writes, values.
+c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
+c.format = %(checkpoint_format)s AND COALESCE(v.known, true) AND COALESCE(w.known, true) AS known,
+w.task_ids, w.task_paths, w.places, w.channels, w.payloads, v.channels, v.versions, v.payloads, v.bases, v.kepts, v.snapshots
+
+-- name: values
+-- The values of the checkpoint `c`: each key looked up by itself, so that a long thread costs no more;
+-- and what a delta stands on, by one range scan.
+LEFT JOIN LATERAL (
+    SELECT array_agg(n.key) AS channels, array_agg(b.version) AS versions, array_agg(b.payload) AS payloads,
+        array_agg(b.base) AS bases, array_agg(b.kept) AS kepts, array_agg(b.snapshot) AS snapshots,
+        bool_and(b.format = %(format)s) AS known
+    FROM jsonb_each_text(convert_from(c.versions, 'utf8')::jsonb) n
+    CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.channel_blobs o
+        WHERE o.thread_id = c.thread_id AND o.ns = c.ns AND o.channel = n.key AND o.version = n.value LIMIT 1
+    ) t
+    CROSS JOIN LATERAL (
+        SELECT t.version, t.payload, t.base, t.kept, t.snapshot, t.format
+        UNION ALL
+        SELECT o.version, o.payload, o.base, o.kept, o.snapshot, o.format FROM {schema}.channel_blobs o
+        WHERE t.snapshot IS NOT NULL AND o.thread_id = c.thread_id AND o.ns = c.ns AND o.channel = n.key
+            AND o.version >= t.snapshot AND o.version < t.version
+    ) b
+) v ON true
+
+-- name: writes
+-- The pending writes of the checkpoint `c`.
+LEFT JOIN LATERAL (
+    SELECT array_agg(o.task_id) AS task_ids, array_agg(o.task_path) AS task_paths, array_agg(o.idx) AS places,
+        array_agg(o.channel) AS channels, array_agg(o.payload) AS payloads,
+        bool_and(o.format = %(format)s) AS known
+    FROM {schema}.task_writes o
+    WHERE o.thread_id = c.thread_id AND o.ns = c.ns AND o.checkpoint_id = c.checkpoint_id
+) w ON true
+
+-- name: addressed
+-- The condition of a checkpoint that is asked for by its id.
+AND c.checkpoint_id = %(id)s
+
+-- name: page
+-- Some checkpoints with their pending writes, newest first; their values are fetched by `page_blobs`.
+SELECT c.thread_id, c.ns, c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
+    c.format = %(checkpoint_format)s AND COALESCE(w.known, true) AS known,
+    w.task_ids, w.task_paths, w.places, w.channels, w.payloads
+FROM (
+    SELECT * FROM {schema}.checkpoints c WHERE true {conditions}
+    ORDER BY c.checkpoint_id DESC, c.thread_id, c.ns LIMIT %(limit)s
+) c
+{writes}
+ORDER BY c.checkpoint_id DESC, c.thread_id, c.ns;
+
+-- name: of_thread
+-- A condition of `page`.
+AND c.thread_id = %(thread)s
+
+-- name: of_namespace
+-- A condition of `page`.
+AND c.ns = %(ns)s
+
+-- name: older_than
+-- A condition of `page`: ids that are smaller than this one.
+AND c.checkpoint_id < %(before)s
+
+-- name: matching
+-- A condition of `page`: metadata that has all of these keys, with equal values.
+AND c.metadata @> %(filter)s::jsonb
+AND NOT EXISTS (SELECT FROM jsonb_each(%(filter)s::jsonb) f WHERE c.metadata -> f.key <> f.value)
+
+-- name: after
+-- A condition of `page`: what follows the last row of the page before, in the order of `page`.
+AND c.checkpoint_id <= %(last_id)s
+AND (c.checkpoint_id < %(last_id)s OR (c.thread_id, c.ns) > (%(last_thread)s, %(last_ns)s))
+
+-- name: page_blobs
+-- The values of a page, and what they stand on; a chain that several of them share once.
+WITH wanted AS MATERIALIZED (
+    SELECT n.thread_id, n.ns, n.channel, COALESCE(t.snapshot, t.version) AS oldest, max(t.version) AS newest
+    FROM unnest(%(thread)s::text[], %(ns)s::text[], %(channel)s::text[], %(version)s::text[])
+        AS n (thread_id, ns, channel, version)
+    CROSS JOIN LATERAL (
+        SELECT o.version, o.snapshot FROM {schema}.channel_blobs o
+        WHERE o.thread_id = n.thread_id AND o.ns = n.ns AND o.channel = n.channel AND o.version = n.version LIMIT 1
+    ) t
+    GROUP BY 1, 2, 3, 4
+)
+SELECT w.thread_id, b.format = %(format)s AS known,
+    w.ns, w.channel, b.version, b.payload, b.base, b.kept, b.snapshot
+FROM wanted w
+CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.channel_blobs o
+    WHERE o.thread_id = w.thread_id AND o.ns = w.ns AND o.channel = w.channel
+        AND o.version >= w.oldest AND o.version <= w.newest
+    OFFSET 0
+) b;
