@@ -179,16 +179,18 @@ class Reader:
             events = buffer.after(self.cursor)
             if not events:
                 break
-            batch.extend([self._shown(event) for event in events if self._sees(event)])
+            batch.extend(self._shown(events))
             self.cursor += len(events)
             buffer.trim()
         return batch
 
-    def _sees(self, event: Event) -> bool:
-        return event.mode in self.modes and (self._subgraphs or not event.place.text)
-
-    def _shown(self, event: Event) -> Any:
+    def _shown(self, events: list[Event]) -> list[Any]:
+        """Return the events that this reader asked for, in the form that it asked for."""
+        modes, tagged = self.modes, self._tagged
         if self._subgraphs:
-            path = event.place.path
-            return (path, event.mode, event.payload) if self._tagged else (path, event.payload)
-        return (event.mode, event.payload) if self._tagged else event.payload
+            seen = [event for event in events if event.mode in modes]
+            if tagged:
+                return [(event.place.path, event.mode, event.payload) for event in seen]
+            return [(event.place.path, event.payload) for event in seen]
+        seen = [event for event in events if event.mode in modes and not event.place.text]
+        return [(event.mode, event.payload) if tagged else event.payload for event in seen]

@@ -7,7 +7,7 @@ made only where somebody listens for its kind.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from perdure.pregel.step.outcome import Outcome
 from perdure.pregel.step.output import Output
@@ -89,3 +89,7 @@ class RunEnded(NamedTuple):
 
 
 Fact = TaskStarted | TaskTold | TaskEnded | SuperstepApplied | SuperstepStored | RunPaused | RunEnded
+
+EVERY_KIND: Final[frozenset[type[Fact]]] = frozenset(
+    {TaskStarted, TaskTold, TaskEnded, SuperstepApplied, SuperstepStored, RunPaused, RunEnded}
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from perdure.errors import StreamOverflowError
@@ -18,15 +19,17 @@ class Sink:
         buffer: the buffer of the streamed run that this run is, or is below.
         place: the run's place below that one.
         above: the sink of the run around the streamed one, if somebody reads that as well.
+        listeners: the kinds of facts that somebody listens for.
     """
 
-    __slots__ = ("_listeners", "above", "buffer", "place")
+    __slots__ = ("_projections", "above", "buffer", "listeners", "place")
 
     def __init__(self, buffer: Buffer, place: Namespace = ROOT_NAMESPACE, above: Sink | None = None) -> None:
         self.buffer = buffer
         self.place = place
         self.above = above
-        self._listeners = buffer.listeners_at(place)
+        self._projections = own = buffer.listeners_at(place)
+        self.listeners: Container[type[Fact]] = own if above is None else _Either(own, above.listeners)
 
     def below(self, task: Task) -> Sink:
         """Return the sink of a graph that a node of this run invokes."""
@@ -36,13 +39,13 @@ class Sink:
 
     def wants(self, kind: type[Fact]) -> bool:
         """Return whether somebody listens for facts of this kind; no others need be made."""
-        return kind in self._listeners or (self.above is not None and self.above.wants(kind))
+        return kind in self.listeners
 
     def tell(self, fact: Fact) -> None:
         """Put into the buffer what readers get to see of a fact."""
-        for projection in self._listeners.get(type(fact), ()):
-            for payload in projection.project(fact):
-                self.buffer.put(Event(self.place, projection.mode, payload))
+        for mode, _, project in self._projections.get(type(fact), ()):
+            for payload in project(fact):
+                self.buffer.put(Event(self.place, mode, payload))
         if self.above is not None:
             self.above.tell(fact)
 
@@ -62,6 +65,19 @@ class Sink:
         self.buffer.wait_for_room()
         if self.above is not None:
             self.above.wait_for_room()
+
+
+class _Either:
+    """Kinds of facts in one set, or in the other; both may grow."""
+
+    __slots__ = ("_one", "_other")
+
+    def __init__(self, one: Container[type[Fact]], other: Container[type[Fact]]) -> None:
+        self._one = one
+        self._other = other
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in self._one or kind in self._other
 
 
 class Voice:

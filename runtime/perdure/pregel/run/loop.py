@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from perdure.checkpoint.base import RunEnd
 from perdure.constants import START
 from perdure.errors import GraphRecursionError, ParentCommand
 from perdure.pregel.events.facts import (
+    EVERY_KIND,
     Fact,
     RunEnded,
     RunPaused,
@@ -75,8 +76,10 @@ class Loop:
         self._sink = scope.sink
         self._watch = scope.watch
         self._printer = Printer(run.plan.name, run.plan.state_keys) if scope.debug else None
-        self._heard = self._sink is not None or self._printer is not None
-        observed = self._heard or self._recorder is not None or self._watch is not None
+        heard: Container[type[Fact]] = () if self._sink is None else self._sink.listeners
+        self._heard = heard if self._printer is None else EVERY_KIND  # the kinds of facts that are told
+        listens = self._sink is not None or self._printer is not None
+        observed = listens or self._recorder is not None or self._watch is not None
         runner = Runner(run.plan, opened.state, scope, self if observed else None)
         cache = node_cache(run.plan, scope)
         self._run_tasks = runner.run_tasks if cache is None else partial(cache.run_tasks, runner)
@@ -92,8 +95,7 @@ class Loop:
         except BaseException as error:
             await self._ended_by(error)
             raise
-        if self._heard:
-            self._tell_end(None)
+        self._tell_end(None)
         return self._run.output.of(self._state)
 
     async def _run_supersteps(self) -> None:
@@ -133,7 +135,7 @@ class Loop:
         changed, following, failure = self._apply()
         if self._recorder is not None:
             await self._record(self._recorder, changed, following, failure)
-        elif self._heard and self._wants(SuperstepApplied):
+        elif SuperstepApplied in self._heard:
             self._tell(self._applied(changed, stores=False))
         self._tasks, self._outcomes = following, ()
         if failure is not None:
@@ -185,15 +187,15 @@ class Loop:
         stores = recorder.stores_at_once and not rides
         fact = self._applied(changed, stores=stores)
         await recorder.superstep_applied(fact, end, rides=rides)
-        if self._wants(SuperstepApplied):
+        if SuperstepApplied in self._heard:
             self._tell(fact)
-        if stores and self._wants(SuperstepStored):
+        if stores and SuperstepStored in self._heard:
             self._tell(SuperstepStored(fact.position, changed, self._state, run.output))
 
     # As the observer of the runner
 
     def tasks_start(self, tasks: Sequence[Task]) -> None:
-        if self._heard and self._wants(TaskStarted):
+        if TaskStarted in self._heard:
             for task in tasks:
                 self._tell(TaskStarted(task))
 
@@ -201,7 +203,7 @@ class Loop:
         if self._watch is not None and isinstance(outcome, Finished):
             self._watch.progress()
         recorder, sink = self._recorder, self._sink
-        told = sink if sink is not None and sink.wants(TaskEnded) else None
+        told = sink if sink is not None and TaskEnded in sink.listeners else None
         if recorder is None and told is None:
             return
         fact = TaskEnded(outcome, others_run, self._run.output)
@@ -220,9 +222,6 @@ class Loop:
 
     # Facts
 
-    def _wants(self, kind: type[Fact]) -> bool:
-        return self._printer is not None or (self._sink is not None and self._sink.wants(kind))
-
     def _tell(self, fact: Fact) -> None:
         if self._sink is not None:
             self._sink.tell(fact)
@@ -230,11 +229,11 @@ class Loop:
             self._printer.tell(fact)
 
     def _tell_pause(self) -> None:
-        if self._wants(RunPaused):
+        if RunPaused in self._heard:
             self._tell(RunPaused(self._position))
 
     def _tell_end(self, error: BaseException | None) -> None:
-        if self._wants(RunEnded):
+        if RunEnded in self._heard:
             self._tell(RunEnded(error))
 
     def _print(self, outcomes: Sequence[Outcome]) -> None:

@@ -18,9 +18,10 @@ def project(fact: TaskEnded | RunPaused) -> Sequence[Any]:
     if isinstance(fact, RunPaused):
         return ({INTERRUPT: ()},)
     outcome = fact.outcome
-    if not isinstance(outcome, Finished) or outcome.task.name == START:
+    spec = outcome.task.spec
+    if not isinstance(outcome, Finished) or spec.name == START:
         return ()
-    update = {outcome.task.name: fact.output.update(outcome.writes)}
-    if outcome.restored or outcome.task.spec.calling is Calling.CACHED:
+    update = {spec.name: fact.output.update(outcome.writes)}
+    if outcome.restored or spec.calling is Calling.CACHED:
         update["__metadata__"] = {"cached": True}
     return (update,)
