@@ -10,11 +10,11 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from psycopg import AsyncConnection, errors, sql
-from psycopg.rows import tuple_row
+from psycopg.rows import class_row
 
 from perdure_migrations.catalog import MIGRATIONS, Migration
 from perdure_migrations.errors import (
@@ -28,21 +28,37 @@ Connection = AsyncConnection[Any]
 
 _POLL_SECONDS = 0.05
 
-_HAS_SCHEMA = sql.SQL("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s)")
+_HAS_SCHEMA = sql.SQL("SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s) AS answer")
 _HAS_LEDGER = sql.SQL(
     "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c"
     " JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = %s AND c.relname = 'migrations')"
+    " WHERE n.nspname = %s AND c.relname = 'migrations') AS answer"
 )
 _LEDGER = sql.SQL("SELECT id, name, checksum FROM {}.migrations ORDER BY id")
-_TRY_LOCK = sql.SQL("SELECT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0))")
+_TRY_LOCK = sql.SQL(
+    "SELECT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0)) AS answer"
+)
 _CREATE_SCHEMA = sql.SQL("CREATE SCHEMA {}")
 _RECORD = sql.SQL("INSERT INTO {}.migrations (id, name, checksum) VALUES (%s, %s, %s)")
 
 
+class _Applied(NamedTuple):
+    """A row of the ledger."""
+
+    id: int
+    name: str
+    checksum: str
+
+
+class _Answer(NamedTuple):
+    """The row of a question that is answered with yes or no."""
+
+    answer: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Names of migrations: those the schema has, and those it still needs, oldest first."""
+    """The names of migrations, oldest first: those that the schema has, and those that it needs."""
 
     applied: tuple[str, ...]
     pending: tuple[str, ...]
@@ -103,37 +119,37 @@ async def _lock(connection: Connection, schema: str, seconds: float) -> None:
     )
 
 
-async def _applied(connection: Connection, schema: str) -> Sequence[tuple[int, str, str]]:
+async def _applied(connection: Connection, schema: str) -> Sequence[_Applied]:
     if not await _answer(connection, _HAS_LEDGER, schema):
         return ()
-    async with connection.cursor(row_factory=tuple_row) as cursor:
+    async with connection.cursor(row_factory=class_row(_Applied)) as cursor:
         await cursor.execute(_LEDGER.format(sql.Identifier(schema)))
         return await cursor.fetchall()
 
 
 async def _answer(connection: Connection, query: sql.SQL, argument: str) -> bool:
-    async with connection.cursor(row_factory=tuple_row) as cursor:
+    async with connection.cursor(row_factory=class_row(_Answer)) as cursor:
         await cursor.execute(query, (argument,))
         row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    return row is not None and row.answer
 
 
-def _status(applied: Sequence[tuple[int, str, str]]) -> Status:
+def _status(applied: Sequence[_Applied]) -> Status:
     known = {migration.id: migration for migration in MIGRATIONS}
-    for number, name, checksum in applied:
-        if number not in known:
+    for row in applied:
+        if row.id not in known:
             raise NewerSchemaError(
-                f"the schema has migration {name}, this release ends at {MIGRATIONS[-1].name}:"
+                f"the schema has migration {row.name}, this release ends at {MIGRATIONS[-1].name}:"
                 " upgrade perdure on this machine"
             )
-        if known[number].checksum != checksum:
+        if known[row.id].checksum != row.checksum:
             raise EditedMigrationError(
-                f"migration {name} was changed after it had been applied: put its file back as it was,"
+                f"migration {row.name} was changed after it had been applied: put its file back as it was,"
                 " and write a new migration for what should be different"
             )
-    done = {number for number, _, _ in applied}
+    done = {row.id for row in applied}
     return Status(
-        applied=tuple(name for _, name, _ in applied),
+        applied=tuple(row.name for row in applied),
         pending=tuple(migration.name for migration in MIGRATIONS if migration.id not in done),
     )
 

@@ -135,7 +135,7 @@ class PostgresCache(BaseCache):
             return {}
         with self._place.translated():
             rows = await self._database.fetch(self._queries.cache_get, _addresses(keys))
-        return {keys[number - 1]: value for number, value in rows}
+        return {keys[row.n - 1]: row.value for row in rows}
 
     async def aset(self, pairs: Mapping[FullKey, tuple[bytes, float | None]]) -> None:
         if not pairs:
@@ -148,15 +148,16 @@ class PostgresCache(BaseCache):
 
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
         ranges = [_range(namespace) for namespace in ([()] if namespaces is None else namespaces)]
-        found = _CLEARED_AT_ONCE if ranges else 0
+        more = bool(ranges)
         with self._place.translated(), anyio.fail_after(_CLEAR_SECONDS):
             parameters = {
                 "firsts": TextArray([first for first, _ in ranges]),
                 "untils": TextArray([until for _, until in ranges]),
                 "most": _CLEARED_AT_ONCE,
             }
-            while found == _CLEARED_AT_ONCE:
-                ((found,),) = await self._database.fetch(self._queries.cache_clear, parameters)
+            while more:
+                [cleared] = await self._database.fetch(self._queries.cache_clear, parameters)
+                more = cleared.found == _CLEARED_AT_ONCE
 
 
 def _addresses(keys: Sequence[FullKey]) -> dict[str, bytes]:

@@ -16,7 +16,8 @@ from perdure.aio.combiner import Combiner
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, ClaimRequest
 from perdure.checkpoint.rows import encode_metadata
 from perdure_checkpointers.postgres.arrays import BytesArray, TextArray
-from perdure_checkpointers.postgres.database import Database, Row
+from perdure_checkpointers.postgres.database import Database
+from perdure_checkpointers.postgres.queries.rows import FreeGrantRow
 from perdure_checkpointers.postgres.translate import is_about_values
 
 _MAX_CLAIMS = 256
@@ -34,10 +35,10 @@ class _Asked:
         self.holder = holder
         self.config = encode_config(request)
         self.answered = False
-        self.row: Row | None = None
+        self.row: FreeGrantRow | None = None
         self.failure: Exception | None = None
 
-    def answer(self, row: Row | None = None, failure: Exception | None = None) -> None:
+    def answer(self, row: FreeGrantRow | None = None, failure: Exception | None = None) -> None:
         self.answered, self.row, self.failure = True, row, failure
 
 
@@ -50,7 +51,7 @@ class ClaimGroup:
         self._gathered: list[_Asked] = []
         self._combiner = Combiner()
 
-    async def ask(self, request: ClaimRequest, holder: str, lease_seconds: float) -> Row | None:
+    async def ask(self, request: ClaimRequest, holder: str, lease_seconds: float) -> FreeGrantRow | None:
         """Return the row of a granted claim, or None if the claim must be sent alone."""
         asked = _Asked(request, holder)
         self._gathered.append(asked)
@@ -85,7 +86,7 @@ class ClaimGroup:
             for asked in batch.values():
                 asked.answer(failure=None if is_about_values(error) else error)
         else:
-            granted = {row[0]: row for row in rows}
+            granted = {row.thread_id: row for row in rows}
             for thread_id, asked in batch.items():
                 asked.answer(granted.get(thread_id))
         finally:

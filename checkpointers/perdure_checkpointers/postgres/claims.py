@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import anyio
@@ -13,8 +12,9 @@ import anyio
 from perdure.checkpoint.base import ClaimRequest, Fence, Orphan
 from perdure.errors import StaleRunError, ThreadBusyError
 from perdure_checkpointers.postgres.claim_group import ClaimGroup, encode_config
-from perdure_checkpointers.postgres.database import Database, Row
+from perdure_checkpointers.postgres.database import Database
 from perdure_checkpointers.postgres.queries import Statement
+from perdure_checkpointers.postgres.queries.rows import AnswerRow, GrantRow, HolderRow
 from perdure_checkpointers.postgres.reader import Reader, Stored
 
 _ABANDON_SECONDS = 5.0
@@ -27,14 +27,6 @@ class Granted(NamedTuple):
     head: Stored | None
     last_id: str | None
     attempt: int
-
-
-class _Answer(NamedTuple):
-    epoch: int
-    last_id: str | None
-    attempt: int
-    head_is_current: bool
-    head: list[Any]
 
 
 class Claims:
@@ -53,7 +45,7 @@ class Claims:
         """Take the thread; raises ThreadBusyError."""
         self._underway += 1
         try:
-            answer = await self._answer(request, lease_seconds)
+            epoch, row = await self._granted(request, lease_seconds)
         except Exception:
             raise
         except BaseException:
@@ -61,62 +53,61 @@ class Claims:
             raise
         finally:
             self._underway -= 1
-        if answer.head_is_current:
-            stored = self._reader.stored(request.thread_id, request.ns, answer.head)
+        if row.head_is_current:
+            stored = self._reader.stored(request.thread_id, request.ns, row)
         else:
             # The claim waited for the last writer's commit, and its snapshot is older than that.
             stored = await self._reader.head(request.thread_id, request.ns, request.checkpoint_id)
-        fence = Fence(thread_id=request.thread_id, run_id=request.run_id, epoch=answer.epoch)
-        return Granted(fence, stored, answer.last_id, answer.attempt)
+        fence = Fence(thread_id=request.thread_id, run_id=request.run_id, epoch=epoch)
+        return Granted(fence, stored, row.last_id, row.attempt)
 
     async def orphans(self, graph: str | None, thread_id: str | None, limit: int) -> list[Orphan]:
         """Runs that hold their thread although their lease ran out."""
         asked = {"graph": graph, "thread": thread_id, "limit": limit}
         rows = await self._database.fetch(self._queries.orphans, asked)
-        return [Orphan(**dict(zip(Orphan.__dataclass_fields__, row, strict=True))) for row in rows]
+        return [Orphan(**row._asdict()) for row in rows]
 
-    async def _answer(self, request: ClaimRequest, lease_seconds: float) -> _Answer:
+    async def _granted(self, request: ClaimRequest, lease_seconds: float) -> tuple[int, GrantRow]:
+        """Return the epoch and the row of a claim that was granted; raise ThreadBusyError if it was not."""
         # The statement for many costs a quarter more than that for one: it is for those who would wait.
         if self._underway > 1 and request.successor_of is None and request.checkpoint_id is None:
-            found = await self._group.ask(request, self._holder_of(request), lease_seconds)
-            if found is not None:
-                _, epoch, last_id, head_is_current, *head = found
-                return _Answer(epoch, last_id, 1, head_is_current, head)
-        row = await self._granted(request, self._parameters(request, lease_seconds))
-        epoch, last_id, attempt, _, _, _, _, head_is_current, *head = row
-        return _Answer(epoch, last_id, attempt, head_is_current, head)
+            free = await self._group.ask(request, self._holder_of(request), lease_seconds)
+            if free is not None and free.epoch is not None:
+                return free.epoch, free
+        query, parameters = self._query(request), self._parameters(request, lease_seconds)
+        answer = await self._send(query, parameters)
+        if answer.epoch is None:
+            holder = await self._held_by(request.thread_id, answer)
+            if request.successor_of is not None:
+                raise _no_orphan(request, holder)
+            if (holder.run_id, holder.holder) != (request.run_id, parameters["holder"]):
+                raise _busy(request, holder)
+            # The thread is held by this request's own first attempt, whose answer got lost. The statement
+            # did not see it yet, and sees it now.
+            answer = await self._send(query, parameters)
+            if answer.epoch is None:
+                raise _busy(request, holder)
+        return answer.epoch, answer
 
-    async def _granted(self, request: ClaimRequest, parameters: dict[str, Any]) -> Row:
-        queries = self._queries.claim if request.successor_of is None else self._queries.claim_orphan
-        query = queries[request.checkpoint_id is not None]
-        row = await self._send(query, parameters)
-        if row[0] is not None:
-            return row
-        run_id, holder, since, live = row[3:7]
-        if not live:
-            # Free in the statement's snapshot, but refused: it waited for another claim.
-            run_id, holder, since, live = await self._held_by(request.thread_id)
-        if request.successor_of is not None:
-            raise _no_orphan(request, run_id, holder, since, live)
-        if (run_id, holder) == (request.run_id, parameters["holder"]):
-            # For its own first attempt, whose answer got lost; that is seen now.
-            row = await self._send(query, parameters)
-            if row[0] is not None:
-                return row
-        raise ThreadBusyError(
-            f"thread {request.thread_id!r} is busy: {held_text(run_id, holder, since)}; wait for that run to"
-            " end, or use another thread. If its process is gone, its lease runs out by itself, and then"
-            " recover(graph) continues it"
-        )
+    def _query(self, request: ClaimRequest) -> Statement[AnswerRow]:
+        queries, by_id = self._queries, request.checkpoint_id is not None
+        if request.successor_of is None:
+            return queries.claim_by_id if by_id else queries.claim
+        return queries.claim_orphan_by_id if by_id else queries.claim_orphan
 
-    async def _send(self, query: Statement, parameters: dict[str, Any]) -> Row:
-        rows = await self._database.run(lambda session: session.fetch(query, parameters), shield=True)
+    async def _send(self, query: Statement[AnswerRow], parameters: dict[str, Any]) -> AnswerRow:
+        [answer] = await self._database.run(lambda session: session.fetch(query, parameters), shield=True)
+        # The statement was shielded. A caller that was cancelled meanwhile does not take the thread.
         await anyio.lowlevel.checkpoint_if_cancelled()
-        return rows[0]
+        return answer
 
-    async def _held_by(self, thread_id: str) -> Row:
+    async def _held_by(self, thread_id: str, answer: AnswerRow) -> HolderRow:
+        """Return the run that holds a thread, which was refused."""
+        if answer.live:
+            return HolderRow(answer.run_id, answer.holder, answer.claimed_at, answer.live)
+        # Free when the statement began, but refused: it waited for the lock of another claim.
         rows = await self._database.fetch(self._queries.holder, {"thread": thread_id})
-        return rows[0] if rows else (None, None, None, False)
+        return rows[0] if rows else HolderRow(None, None, None, live=False)
 
     async def _abandon(self, request: ClaimRequest) -> None:
         """Give back what nobody waits for; it would lock the thread until its lease runs out."""
@@ -153,22 +144,28 @@ def _holder() -> str:
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
-def _no_orphan(
-    request: ClaimRequest, run_id: str | None, holder: str | None, since: datetime | None, live: bool | None
-) -> ThreadBusyError | StaleRunError:
-    thread = f"thread {request.thread_id!r}"
-    if live:
-        return ThreadBusyError(f"{thread} is busy: {held_text(run_id, holder, since)}; leave it alone")
-    return StaleRunError(
-        f"run {request.run_id!r} is no longer an orphan on {thread}: it ended, or somebody recovered it or"
-        " took the thread; leave it alone"
+def _busy(request: ClaimRequest, holder: HolderRow) -> ThreadBusyError:
+    return ThreadBusyError(
+        f"Thread {request.thread_id!r} is busy: {_held_text(holder)}. Wait for that run to end, or use "
+        "another thread. If its process is gone, its lease runs out by itself, and then recover(graph) "
+        "continues it."
     )
 
 
-def held_text(run_id: str | None, holder: str | None, since: datetime | None) -> str:
-    """Who holds a thread, for people."""
-    if run_id is None:
+def _no_orphan(request: ClaimRequest, holder: HolderRow) -> ThreadBusyError | StaleRunError:
+    if holder.live:
+        return ThreadBusyError(f"Thread {request.thread_id!r} is busy: {_held_text(holder)}. Leave it alone.")
+    return StaleRunError(
+        f"Run {request.run_id!r} is no longer an orphan on thread {request.thread_id!r}: it ended, or "
+        "another process recovered it or took the thread. Leave it alone."
+    )
+
+
+def _held_text(holder: HolderRow) -> str:
+    """Describe who holds a thread, for people."""
+    if holder.run_id is None:
         return "another run held it a moment ago"
-    host, _, process = (holder or "").partition("/")
-    text = f"run {run_id!r} holds it, on host {host}, process {process.partition('/')[0]}"
+    host, _, process = (holder.holder or "").partition("/")
+    text = f"run {holder.run_id!r} holds it, on host {host}, process {process.partition('/')[0]}"
+    since = holder.claimed_at
     return text + (f", since {since.isoformat(timespec='seconds')}" if since else "")

@@ -27,8 +27,8 @@ from perdure_checkpointers.postgres.translate import Place, check_address, is_lo
 
 Connection = AsyncConnection[Any]
 Pool = AsyncConnectionPool[Any]
-Row = tuple[Any, ...]
 T = TypeVar("T")
+Row = TypeVar("Row")
 
 _TRIES = 5
 _CLEAN_UP_SECONDS = 5.0
@@ -62,14 +62,14 @@ class Session:
         self.connection = connection
         self.known = known
         self.lent_at = monotonic()
-        self._cursor: AsyncRawCursor[Row] | None = None
+        self._cursor: AsyncRawCursor[tuple[Any, ...]] | None = None
 
     @property
     def direct(self) -> bool:
         return self.known is not None and self.known.direct
 
-    async def fetch(self, query: Statement, parameters: Mapping[str, Any]) -> list[Row]:
-        """Run a statement; its rows, if it has any. One round trip."""
+    async def fetch(self, query: Statement[Row], parameters: Mapping[str, Any]) -> list[Row]:
+        """Run a statement, in one round trip, and return its rows."""
         if self._cursor is None:
             # Not connection.cursor(): an application's pool may have a cursor factory of its own. Not
             # earlier: a cursor only knows the types that its connection knew when it was made.
@@ -86,7 +86,9 @@ class Session:
             async with self.connection.pipeline():
                 await cursor.execute(text, values, prepare=True, binary=True)
         result = cursor.pgresult
-        return await cursor.fetchall() if result is not None and result.nfields else []
+        if result is None or not result.nfields:
+            return []
+        return query.rows(result, await cursor.fetchall())
 
     def _may_pipeline(self) -> bool:
         return Pipeline.is_supported() and self.connection.info.transaction_status == TransactionStatus.IDLE
@@ -167,7 +169,7 @@ class Database:
         self._proof = self.queries.proof_and_settings
         self._most_at_hand = at_hand
 
-    async def fetch(self, query: Statement, parameters: Mapping[str, Any]) -> list[Row]:
+    async def fetch(self, query: Statement[Row], parameters: Mapping[str, Any]) -> list[Row]:
         """Run one statement that is safe to repeat."""
         return await self.run(lambda session: session.fetch(query, parameters))
 
@@ -210,10 +212,9 @@ class Database:
         if known is None:
             arrays.register(connection)
             told = connection.info.backend_pid
-            rows = await Session(connection).fetch(self._proof, {"pid": told})
-            pid, isolation, *_ = rows[0]
-            self._check_isolation(isolation)
-            known = self._known[connection] = _Known(direct=pid == told)
+            [proof] = await Session(connection).fetch(self._proof, {"pid": told})
+            self._check_isolation(proof.isolation)
+            known = self._known[connection] = _Known(direct=proof.pid == told)
         session.known = known
 
     def _check_isolation(self, isolation: str) -> None:

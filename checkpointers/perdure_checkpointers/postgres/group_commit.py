@@ -22,6 +22,7 @@ from perdure.errors import InvalidPayloadError, StaleRunError
 from perdure_checkpointers.postgres.batch import Batch, Encoded
 from perdure_checkpointers.postgres.database import Database, Session
 from perdure_checkpointers.postgres.queries import Statement
+from perdure_checkpointers.postgres.queries.rows import AcceptedRow
 from perdure_checkpointers.postgres.translate import is_about_values
 
 _MAX_COMMITS = 512
@@ -76,7 +77,7 @@ class Lane:
 
     __slots__ = ("flight", "leader", "query", "queue", "thread_id")
 
-    def __init__(self, query: Statement, thread_id: str | None = None) -> None:
+    def __init__(self, query: Statement[AcceptedRow], thread_id: str | None = None) -> None:
         self.query = query
         self.thread_id = thread_id
         self.queue: deque[Slot] = deque()
@@ -225,7 +226,7 @@ class GroupCommit:
         """Send a batch; the threads whose commits were stored."""
         query = lane.query if len(batch.threads) == 1 else self._queries.commit
         parameters = batch.of_one() if len(batch.threads) == 1 else batch.of_many()
-        return {batch.threads[n - 1] for (n,) in await session.fetch(query, parameters)}
+        return {batch.threads[row.n - 1] for row in await session.fetch(query, parameters)}
 
     async def _bisect(self, lane: Lane, session: Session, slots: Sequence[Slot], error: Exception) -> None:
         """Find who is to blame, and fail nobody else."""
@@ -251,8 +252,9 @@ class GroupCommit:
             if slot.thread_id in accepted:
                 slot.answer()
         if len(accepted) < len(batch.threads):
-            verdicts = await session.fetch(self._queries.verdict, batch.of_many())
-            await self._explain(lane, session, slots, {batch.threads[n - 1]: why for n, why in verdicts})
+            rows = await session.fetch(self._queries.verdict, batch.of_many())
+            verdicts = {batch.threads[row.n - 1]: row.verdict for row in rows}
+            await self._explain(lane, session, slots, verdicts)
 
     async def _explain(
         self, lane: Lane, session: Session, slots: Sequence[Slot], verdicts: dict[str, str]
@@ -280,8 +282,8 @@ class GroupCommit:
     async def _refuse(self, session: Session, slot: Slot) -> None:
         """The fence does not hold. But what was stored before an answer got lost is stored."""
         commit = self._batch([slot]).of_many()
-        ((stored,),) = await session.fetch(self._queries.already_committed, commit)
-        slot.answer(None if stored else _stale(slot.encoded.commit))
+        [repetition] = await session.fetch(self._queries.already_committed, commit)
+        slot.answer(None if repetition.stored else _stale(slot.encoded.commit))
 
 
 def _stale(commit: Commit) -> StaleRunError:

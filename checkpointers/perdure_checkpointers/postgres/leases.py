@@ -118,11 +118,11 @@ class Leases:
         with anyio.fail_after(min(self._database.statement_seconds, lease_seconds)):
             rows = await session.fetch(self._database.queries.renew, _parameters(asked, lease_seconds))
         locked = []
-        for n, holds in rows:
-            held = asked[n - 1]
-            if holds is None:
+        for row in rows:
+            held = asked[row.n - 1]
+            if row.holds is None:
                 locked.append(held)
-            elif holds:
+            elif row.holds:
                 held.renewed_at = sent_at
             else:
                 held.lost = True

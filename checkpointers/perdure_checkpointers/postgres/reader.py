@@ -12,7 +12,8 @@ from perdure.checkpoint.base import CHECKPOINT_FORMAT, BlobRow, CheckpointRow, W
 from perdure.checkpoint.rows import encode_metadata
 from perdure.errors import InvalidPayloadError
 from perdure_checkpointers.postgres.arrays import TextArray
-from perdure_checkpointers.postgres.database import Database, Row
+from perdure_checkpointers.postgres.database import Database
+from perdure_checkpointers.postgres.queries.rows import HeadRow, PageRow, PendingRow
 
 _FIRST_PAGE = 10
 _LARGEST_PAGE = 100
@@ -53,19 +54,29 @@ class Reader:
         """What a statement binds that reads one checkpoint."""
         return {"thread": thread_id, "ns": ns, "id": checkpoint_id, **self._formats()}
 
-    def stored(self, thread_id: str, ns: str, head: Sequence[Any]) -> Stored | None:
-        """What the columns of the block `head` say; None if there was no such checkpoint."""
-        if head[0] is None:
+    def stored(self, thread_id: str, ns: str, head: HeadRow) -> Stored | None:
+        """Return the checkpoint of a row, or None if there was no such checkpoint."""
+        if head.checkpoint_id is None:
             return None
-        row = _row(ns, head)
+        row = _checkpoint(ns, head.checkpoint_id, head)
         blobs: Blobs = {}
-        for channel, *blob in zip(*(column or () for column in head[12:]), strict=True):
-            blobs.setdefault(channel, {})[blob[0]] = BlobRow(ns, channel, *blob)
-        return Stored(thread_id, row, blobs, _writes(row, head[7:12]))
+        # Aggregates over no rows are null.
+        for channel, version, payload, base, kept, snapshot in zip(
+            head.channels or (),
+            head.channel_versions or (),
+            head.payloads or (),
+            head.bases or (),
+            head.kepts or (),
+            head.snapshots or (),
+            strict=True,
+        ):
+            blob = BlobRow(ns, channel, version, payload, base, kept, snapshot)
+            blobs.setdefault(channel, {})[version] = blob
+        return Stored(thread_id, row, blobs, _writes(row, head))
 
     async def head(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Stored | None:
-        """The addressed checkpoint, or the newest."""
-        query = self._queries.get[checkpoint_id is not None]
+        """Read the addressed checkpoint, or the newest."""
+        query = self._queries.get if checkpoint_id is None else self._queries.get_by_id
         rows = await self._database.fetch(query, self.address(thread_id, ns, checkpoint_id))
         return self.stored(thread_id, ns, rows[0]) if rows else None
 
@@ -83,22 +94,24 @@ class Reader:
             left = None if left is None else left - len(rows)
             size = min(size * 2, _LARGEST_PAGE)
             conditions = conditions if "after" in conditions else [*conditions, "after"]
-            parameters |= zip(("last_thread", "last_ns", "last_id"), rows[-1][:3], strict=True)
+            last = rows[-1]
+            parameters |= {"last_thread": last.thread_id, "last_ns": last.ns, "last_id": last.checkpoint_id}
 
-    async def _page(self, conditions: Sequence[str], parameters: Mapping[str, Any]) -> list[Row]:
+    async def _page(self, conditions: Sequence[str], parameters: Mapping[str, Any]) -> list[PageRow]:
         return await self._database.fetch(self._queries.page(*conditions), parameters)
 
-    async def _with_values(self, rows: Sequence[Row]) -> list[Stored]:
+    async def _with_values(self, rows: Sequence[PageRow]) -> list[Stored]:
         keys = {
-            (thread_id, ns, *item): None
-            for thread_id, ns, _, _, _, versions, *_ in rows
-            for item in orjson.loads(versions).items()
+            (row.thread_id, row.ns, channel, version): None
+            for row in rows
+            for channel, version in orjson.loads(row.versions).items()
         }
         blobs = await self._blobs(list(keys))
         page = []
-        for thread_id, ns, *columns in rows:
-            row = _row(ns, columns)
-            page.append(Stored(thread_id, row, blobs.get((thread_id, ns), {}), _writes(row, columns[7:])))
+        for row in rows:
+            checkpoint = _checkpoint(row.ns, row.checkpoint_id or "", row)
+            values = blobs.get((row.thread_id, row.ns), {})
+            page.append(Stored(row.thread_id, checkpoint, values, _writes(checkpoint, row)))
         return page
 
     async def _blobs(self, keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, str], Blobs]:
@@ -108,28 +121,35 @@ class Reader:
         parameters = {name: TextArray(column) for name, column in zip(names, columns, strict=True)}
         rows = await self._database.fetch(self._queries.page_blobs, {**parameters, **self._formats()})
         found: dict[tuple[str, str], Blobs] = {}
-        for thread_id, known, *columns_of_row in rows:
-            if not known:
+        for row in rows:
+            if not row.known:
                 raise _unknown_format("A value of this history")
-            blob = BlobRow(*columns_of_row)
-            found.setdefault((thread_id, blob.ns), {}).setdefault(blob.channel, {})[blob.version] = blob
+            blob = BlobRow(row.ns, row.channel, row.version, row.payload, row.base, row.kept, row.snapshot)
+            versions = found.setdefault((row.thread_id, row.ns), {}).setdefault(row.channel, {})
+            versions[row.version] = blob
         return found
 
     def _formats(self) -> dict[str, int]:
         return {"format": self._format, "checkpoint_format": CHECKPOINT_FORMAT}
 
 
-def _row(ns: str, columns: Sequence[Any]) -> CheckpointRow:
-    checkpoint_id, parent_id, ts, versions, seen, metadata, known = columns[:7]
-    if not known:
+def _checkpoint(ns: str, checkpoint_id: str, row: PendingRow) -> CheckpointRow:
+    if not row.known:
         raise _unknown_format(f"Checkpoint {checkpoint_id}, or a value or pending write of it,")
-    return CheckpointRow(ns, checkpoint_id, parent_id, ts, versions, seen, metadata)
+    return CheckpointRow(ns, checkpoint_id, row.parent_id, row.ts, row.versions, row.seen, row.metadata)
 
 
-def _writes(row: CheckpointRow, columns: Sequence[list[Any] | None]) -> list[WriteRow]:
+def _writes(checkpoint: CheckpointRow, row: PendingRow) -> list[WriteRow]:
     # Aggregates over no rows are null.
-    items = zip(*(column or () for column in columns), strict=True)
-    return [WriteRow(row.ns, row.checkpoint_id, *item) for item in items]
+    items = zip(
+        row.task_ids or (),
+        row.task_paths or (),
+        row.places or (),
+        row.write_channels or (),
+        row.write_payloads or (),
+        strict=True,
+    )
+    return [WriteRow(checkpoint.ns, checkpoint.checkpoint_id, *item) for item in items]
 
 
 def _unknown_format(what: str) -> InvalidPayloadError:

@@ -31,7 +31,7 @@ class WholeThreads:
         runs = {"runs": TextArray(run_ids)}
         found = await self._database.fetch(self._queries.threads_of_runs, runs)
         await self._change(
-            [thread_id for (thread_id,) in found],
+            [row.thread_id for row in found],
             [self._queries.delete_runs, self._queries.delete_unused_blobs],
             **runs,
         )
@@ -47,7 +47,7 @@ class WholeThreads:
             await self._database.run(change)
 
     async def _change(
-        self, thread_ids: Sequence[str], queries: Sequence[Statement], **parameters: Any
+        self, thread_ids: Sequence[str], queries: Sequence[Statement[Any]], **parameters: Any
     ) -> None:
         parameters["threads"] = TextArray(thread_ids)
 

@@ -39,7 +39,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     sent: list[bytes] = []
     fetch = Session.fetch
 
-    async def counted(self: Session, query: Statement, parameters: Any) -> Any:
+    async def counted(self: Session, query: Statement[Any], parameters: Any) -> Any:
         sent.append(query.text)
         return await fetch(self, query, parameters)
 

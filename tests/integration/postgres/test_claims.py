@@ -127,7 +127,7 @@ async def test_a_recovery_of_a_run_that_is_gone_touches_nothing(saver: PostgresS
         await saver.aclaim(replace(asked, successor_of=1))
     fence = (await saver.aclaim(asked)).fence
     for epoch in (0, 1, 2):
-        with pytest.raises(ThreadBusyError, match="leave it alone"):
+        with pytest.raises(ThreadBusyError, match="Leave it alone"):
             await saver.aclaim(replace(asked, successor_of=epoch))
     await saver.arelease(fence, SUCCESS)
     with pytest.raises(StaleRunError, match="no longer an orphan"):
@@ -260,7 +260,7 @@ async def test_a_renewal_that_is_cut_off_in_its_second_try_leaves_no_connection_
     errors = [asyncio.CancelledError(), psycopg.OperationalError("the connection is lost")]
     fetch = Session.fetch
 
-    async def fail(self: Session, query: Statement, parameters: Any) -> Any:
+    async def fail(self: Session, query: Statement[Any], parameters: Any) -> Any:
         if query == saver.database.queries.renew:
             raise errors.pop()
         return await fetch(self, query, parameters)

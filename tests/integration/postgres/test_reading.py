@@ -75,12 +75,12 @@ async def test_the_newest_of_a_long_thread_are_found_without_reading_the_rest(
         assert await _pages_touched(server, query, fence) <= 50
 
 
-def _reads() -> list[Statement]:
+def _reads() -> list[Statement[Any]]:
     queries = Queries("perdure")
-    return [queries.get[False], queries.get[True], queries.page("of_thread", "of_namespace")]
+    return [queries.get, queries.get_by_id, queries.page("of_thread", "of_namespace")]
 
 
-async def _pages_touched(server: Server, query: Statement, fence: Fence) -> int:
+async def _pages_touched(server: Server, query: Statement[Any], fence: Fence) -> int:
     address = {
         "thread": fence.thread_id,
         "ns": "",

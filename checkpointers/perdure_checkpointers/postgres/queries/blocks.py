@@ -13,7 +13,7 @@ _SPACE: Final = re.compile(r"\s+")
 _NEEDLESS_SPACE: Final = re.compile(r" ?([(),]) ?")
 
 
-class Block(NamedTuple):
+class SqlBlock(NamedTuple):
     """A statement, or a part of one.
 
     Attributes:
@@ -26,7 +26,7 @@ class Block(NamedTuple):
     folded: LiteralString
 
 
-def _load(filename: str) -> dict[str, Block]:
+def _load(filename: str) -> dict[str, SqlBlock]:
     # The file is part of this package, so its text is as literal as the code beside it.
     text = files(__package__).joinpath(filename).read_text("utf-8")
     _, *parts = _MARKER.split(text)
@@ -34,9 +34,9 @@ def _load(filename: str) -> dict[str, Block]:
     return {name: _block(sentence, body.strip().removesuffix(";")) for name, sentence, body in marked}
 
 
-def _block(sentence: str, text: str) -> Block:
+def _block(sentence: str, text: str) -> SqlBlock:
     folded = _NEEDLESS_SPACE.sub(r"\1", _SPACE.sub(" ", _COMMENT.sub("", text)))
-    return Block(sentence, text, folded.strip())
+    return SqlBlock(sentence, text, folded.strip())
 
 
 BLOCKS: Final = {name: block for filename in _FILES for name, block in _load(filename).items()}

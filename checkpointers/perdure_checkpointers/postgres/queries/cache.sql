@@ -44,4 +44,4 @@ locked AS MATERIALIZED (
 gone AS (
     DELETE FROM {schema}.node_cache c USING locked l WHERE c.namespace = l.namespace AND c.key = l.key
 )
-SELECT count(*) FROM found;
+SELECT count(*) AS found FROM found;

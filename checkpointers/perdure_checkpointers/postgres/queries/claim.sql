@@ -48,9 +48,10 @@ recorded AS (
     ) AS a (thread_id, run_id, ns, graph, signature, durability, config, input) JOIN claimed k USING (thread_id)
     {record_again}
 )
-SELECT k.thread_id, k.epoch, k.last_id,
+SELECT {head},
+    k.epoch, k.last_id, 1 AS attempt,
     k.commits = COALESCE(b.commits, 0) AND k.epoch = COALESCE(b.epoch, 0) + 1 AS head_is_current,
-    {head}
+    k.thread_id
 FROM claimed k
 JOIN unnest((SELECT %(thread)s), (SELECT %(ns)s)) AS a (thread_id, ns) USING (thread_id)
 LEFT JOIN before b USING (thread_id)
@@ -101,11 +102,11 @@ superseded AS (
     FROM claimed k
     WHERE r.thread_id = %(thread)s AND r.run_id <> %(run)s AND r.status = 'running'
 )
-SELECT k.epoch, k.last_id, 1 AS attempt,
-    b.run_id, b.holder, b.claimed_at, b.live,
+SELECT {head},
+    k.epoch, k.last_id, 1 AS attempt,
     k.commits = COALESCE(b.commits, 0)
         AND k.epoch = COALESCE((SELECT epoch FROM again), b.epoch + 1, 1) AS head_is_current,
-    {head}
+    b.run_id, b.holder, b.claimed_at, b.live
 FROM (SELECT) one
 LEFT JOIN before b ON true
 LEFT JOIN claimed k ON true
@@ -140,10 +141,10 @@ recorded AS (
     WHERE r.thread_id = %(thread)s AND r.run_id = %(run)s
     RETURNING r.attempt
 )
-SELECT k.epoch, k.last_id, r.attempt,
-    b.run_id, b.holder, b.claimed_at, b.live,
+SELECT {head},
+    k.epoch, k.last_id, r.attempt,
     k.commits = b.commits AND b.epoch IN (%(successor_of)s, %(successor_of)s + 1) AS head_is_current,
-    {head}
+    b.run_id, b.holder, b.claimed_at, b.live
 FROM (SELECT) one
 LEFT JOIN before b ON true
 LEFT JOIN claimed k ON true
@@ -199,7 +200,7 @@ SELECT a.n, CASE
     WHEN EXISTS (SELECT FROM held WHERE held.n = a.n) THEN true
     WHEN EXISTS (SELECT FROM locked l WHERE l.thread_id = a.thread_id) THEN false
     WHEN EXISTS (SELECT FROM {schema}.threads t WHERE t.thread_id = a.thread_id) THEN NULL
-    ELSE false END
+    ELSE false END AS holds
 FROM asked a;
 
 -- name: orphans
@@ -214,7 +215,6 @@ FROM {schema}.runs r
 JOIN {schema}.threads t ON t.thread_id = r.thread_id AND t.run_id = r.run_id
 WHERE r.status = 'running' AND t.lease_expires < clock_timestamp()
     AND (%(graph)s::text IS NULL OR r.graph = %(graph)s)
-    AND (%(thread)s::text IS NULL OR r.thread_id = %(thread)s)
     AND (%(thread)s::text IS NULL OR r.thread_id = %(thread)s)
 ORDER BY t.lease_expires, r.thread_id
 LIMIT %(limit)s;

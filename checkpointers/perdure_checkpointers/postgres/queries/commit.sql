@@ -82,7 +82,7 @@ ended AS (
         AND EXISTS (SELECT FROM accepted)
 ),
 {rows}
-SELECT 1 FROM accepted;
+SELECT 1 AS n FROM accepted;
 
 -- name: commit_unfenced
 -- Stores what one thread's commits without a claim hold.
@@ -93,7 +93,7 @@ WITH accepted AS MATERIALIZED (
     RETURNING thread_id, 0::int8 AS epoch
 ),
 {rows}
-SELECT 1 FROM accepted;
+SELECT 1 AS n FROM accepted;
 
 -- name: rows
 -- The part of a commit that stores rows; of many threads, `n` says for which of the `accepted`.
@@ -144,7 +144,7 @@ SELECT a.n, CASE
             WHERE o.thread_id = a.thread_id AND o.ns = b.ns AND o.channel = b.channel AND o.version = b.version
         )
     ) THEN 'broken'
-    ELSE 'busy' END
+    ELSE 'busy' END AS verdict
 FROM unnest(%(thread)s::text[], %(run)s::text[], %(epoch)s::int8[])
     WITH ORDINALITY AS a (thread_id, run_id, epoch, n)
 LEFT JOIN {schema}.threads t USING (thread_id, run_id, epoch);
@@ -172,4 +172,4 @@ SELECT (cardinality(%(c_id)s::text[]) > 0 OR (%(status)s::text[])[1] IS NOT NULL
         WHERE r.thread_id = (%(thread)s::text[])[1] AND r.run_id = (%(run)s::text[])[1]
             AND r.end_epoch = (%(epoch)s::int8[])[1] AND r.status = (%(status)s::text[])[1]
             AND r.error IS NOT DISTINCT FROM (%(error)s::text[])[1]
-    ));
+    )) AS stored;

@@ -5,12 +5,13 @@
 
 -- name: proof
 -- What tells whether this connection is Postgres itself, and how its transactions are isolated.
-SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transaction_isolation') {settings};
+SELECT pg_catalog.pg_backend_pid() AS pid, pg_catalog.current_setting('default_transaction_isolation') AS isolation,
+    {settings} AS settings;
 
 -- name: settings
 -- How statements are planned: once, by key; not behind a pooler, where a setting would be another client's too.
 -- Statistics of a young or a small table lead to plans that read all of it, and take twice as long.
-, CASE WHEN pg_catalog.pg_backend_pid() = %(pid)s THEN ARRAY[
+CASE WHEN pg_catalog.pg_backend_pid() = %(pid)s THEN ARRAY[
     pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),
     pg_catalog.set_config('enable_seqscan', 'off', false),
     pg_catalog.set_config('enable_mergejoin', 'off', false),
@@ -19,5 +20,5 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('default_transact
 
 -- name: stop
 -- Stops a statement that ran out of time on a connection that is gone.
-SELECT pg_catalog.pg_cancel_backend(a.pid) FROM pg_catalog.pg_stat_activity a
+SELECT pg_catalog.pg_cancel_backend(a.pid) AS stopped FROM pg_catalog.pg_stat_activity a
 WHERE a.pid = %(pid)s AND a.state = 'active' AND clock_timestamp() - a.query_start > %(seconds)s * interval '1 second';

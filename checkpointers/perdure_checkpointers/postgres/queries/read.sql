@@ -17,13 +17,14 @@ FROM (
 -- A checkpoint `c` as readers need it: its row, whether all of it is in a format they read, writes, values.
 c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
 c.format = %(checkpoint_format)s AND COALESCE(v.known, true) AND COALESCE(w.known, true) AS known,
-w.task_ids, w.task_paths, w.places, w.channels, w.payloads, v.channels, v.versions, v.payloads, v.bases, v.kepts, v.snapshots
+w.task_ids, w.task_paths, w.places, w.write_channels, w.write_payloads,
+v.channels, v.channel_versions, v.payloads, v.bases, v.kepts, v.snapshots
 
 -- name: values
 -- The values of the checkpoint `c`: each key looked up by itself, so that a long thread costs no more;
 -- and what a delta stands on, by one range scan.
 LEFT JOIN LATERAL (
-    SELECT array_agg(n.key) AS channels, array_agg(b.version) AS versions, array_agg(b.payload) AS payloads,
+    SELECT array_agg(n.key) AS channels, array_agg(b.version) AS channel_versions, array_agg(b.payload) AS payloads,
         array_agg(b.base) AS bases, array_agg(b.kept) AS kepts, array_agg(b.snapshot) AS snapshots,
         bool_and(b.format = %(format)s) AS known
     FROM jsonb_each_text(convert_from(c.versions, 'utf8')::jsonb) n
@@ -44,7 +45,7 @@ LEFT JOIN LATERAL (
 -- The pending writes of the checkpoint `c`.
 LEFT JOIN LATERAL (
     SELECT array_agg(o.task_id) AS task_ids, array_agg(o.task_path) AS task_paths, array_agg(o.idx) AS places,
-        array_agg(o.channel) AS channels, array_agg(o.payload) AS payloads,
+        array_agg(o.channel) AS write_channels, array_agg(o.payload) AS write_payloads,
         bool_and(o.format = %(format)s) AS known
     FROM {schema}.task_writes o
     WHERE o.thread_id = c.thread_id AND o.ns = c.ns AND o.checkpoint_id = c.checkpoint_id
@@ -56,9 +57,10 @@ AND c.checkpoint_id = %(id)s
 
 -- name: page
 -- Some checkpoints with their pending writes, newest first; their values are fetched by `page_blobs`.
-SELECT c.thread_id, c.ns, c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
+SELECT c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
     c.format = %(checkpoint_format)s AND COALESCE(w.known, true) AS known,
-    w.task_ids, w.task_paths, w.places, w.channels, w.payloads
+    w.task_ids, w.task_paths, w.places, w.write_channels, w.write_payloads,
+    c.thread_id, c.ns
 FROM (
     SELECT * FROM {schema}.checkpoints c WHERE true {conditions}
     ORDER BY c.checkpoint_id DESC, c.thread_id, c.ns LIMIT %(limit)s
@@ -100,8 +102,8 @@ WITH wanted AS MATERIALIZED (
     ) t
     GROUP BY 1, 2, 3, 4
 )
-SELECT w.thread_id, b.format = %(format)s AS known,
-    w.ns, w.channel, b.version, b.payload, b.base, b.kept, b.snapshot
+SELECT w.thread_id, w.ns, w.channel, b.version, b.payload, b.base, b.kept, b.snapshot,
+    b.format = %(format)s AS known
 FROM wanted w
 CROSS JOIN LATERAL (
     SELECT * FROM {schema}.channel_blobs o
