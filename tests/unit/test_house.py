@@ -22,6 +22,8 @@ NAMES_THAT_SAY_NOTHING = {"utils", "helpers", "common", "misc", "main", "hold", 
 MAY_IMPORT_LATE = ROOT / "runtime" / "perdure" / "integrations"
 BLOCK_MARKER = re.compile(r"^-- name: *(\w+)", re.MULTILINE)
 
+MOST_DOORS = 14
+
 STILL_TO_REWRITE = (
     *("perdure.aio", "perdure.cache", "perdure.checkpoint", "perdure.pregel"),
     *("perdure.service", "perdure.testing", "perdure.sync"),
@@ -80,6 +82,14 @@ def is_exempt(path: Path) -> bool:
 def test_modules_are_named_after_what_is_inside() -> None:
     names = {path for path in SOURCES if NAMES_THAT_SAY_NOTHING & {path.stem, path.parent.name}}
     assert not {path for path in names if not is_exempt(path)}
+
+
+def test_a_package_has_at_most_fourteen_doors() -> None:
+    """The package `perdure` itself has more: public module paths are given, and most of them are faces."""
+    doors = Counter(path.parent for path in SOURCES if path.name != "__init__.py")
+    doors.update(path.parent.parent for path in SOURCES if path.name == "__init__.py")
+    crowded = {path.relative_to(ROOT) for path, count in doors.items() if count > MOST_DOORS}
+    assert crowded == {Path("runtime/perdure")}
 
 
 def test_no_two_classes_have_one_name() -> None:

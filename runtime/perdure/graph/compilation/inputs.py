@@ -13,9 +13,9 @@ from perdure.channels.base import BaseChannel
 from perdure.constants import ROOT
 from perdure.graph.compilation.validation import HOLDS_ONE_VALUE, Checks, Validate
 from perdure.graph.schema.kinds import Kind, is_model, kind_of
+from perdure.pregel.plan.objects import mapping_of
 from perdure.pregel.plan.plan import Accept
 from perdure.pregel.step.failures import add_note
-from perdure.pregel.step.objects import mapping_of
 
 
 def accept_of(graph: str, checks: Checks) -> Accept | None:

@@ -15,6 +15,7 @@ from perdure.errors import EmptyInputError, GraphValidationError, ThreadBusyErro
 from perdure.pregel.lease.claim import claim_thread, give_back, warn_unfenced
 from perdure.pregel.lease.renewal import hold, renew, send_early
 from perdure.pregel.lease.session import Session, open_session
+from perdure.pregel.plan.objects import mapping_of
 from perdure.pregel.run.loop import Loop
 from perdure.pregel.run.opening import Opened, child, fresh, id_of, opened, orphaned
 from perdure.pregel.run.request import RunRequest
@@ -22,7 +23,6 @@ from perdure.pregel.run.run import Run
 from perdure.pregel.step.commands import check_command, given, only_resumes
 from perdure.pregel.step.failures import add_note
 from perdure.pregel.step.namespace import ROOT_NAMESPACE, Namespace
-from perdure.pregel.step.objects import mapping_of
 from perdure.pregel.step.output import output_of
 from perdure.pregel.step.writes import refuse_unknown_keys
 from perdure.pregel.work.running import RunningTask

@@ -11,12 +11,12 @@ from perdure.constants import INPUT, ROOT, START
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError, InvalidUpdateWarning
 from perdure.pregel.plan.names import nearest
+from perdure.pregel.plan.objects import attributes, is_annotated
 from perdure.pregel.plan.plan import NodeSpec, Plan
+from perdure.pregel.plan.warn_once import WarnOnce
 from perdure.pregel.step.failures import add_note
-from perdure.pregel.step.objects import attributes, is_annotated
 from perdure.pregel.step.routing import destination, targets
 from perdure.pregel.step.task import Writes
-from perdure.pregel.step.warn_once import WarnOnce
 
 Pairs = Iterable[tuple[Any, Any]]
 

@@ -18,9 +18,9 @@ from perdure.cache.base import BaseCache, FullKey
 from perdure.constants import TASKS
 from perdure.errors import UnserializableValueError
 from perdure.pregel.plan.plan import Calling, Plan
+from perdure.pregel.plan.warn_once import WarnOnce
 from perdure.pregel.step.outcome import Finished, Outcome, Ran
 from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.step.warn_once import WarnOnce
 from perdure.pregel.work.cache_key import KeylessError, Place, place_of
 from perdure.pregel.work.runner import Runner
 from perdure.pregel.work.running import Scope

@@ -14,10 +14,10 @@ from perdure.data import CachePolicy, Command, NodeError, RetryPolicy, Send
 from perdure.errors import GraphValidationError
 from perdure.graph.state import StateGraph
 from perdure.pregel.graph import Pregel
+from perdure.pregel.plan.warn_once import WarnOnce
 from perdure.pregel.step.namespace import ROOT_NAMESPACE
 from perdure.pregel.step.outcome import Failed, Finished
 from perdure.pregel.step.task import Superstep, Task
-from perdure.pregel.step.warn_once import WarnOnce
 from perdure.pregel.step.writes import writes_of
 from perdure.pregel.work import node_cache as cached_module
 from perdure.pregel.work.node_cache import NodeCache, node_cache

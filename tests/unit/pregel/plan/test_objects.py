@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from perdure.data import Command, Send
 from perdure.errors import InvalidUpdateError
-from perdure.pregel.step.objects import attributes, is_annotated, mapping_of
+from perdure.pregel.plan.objects import attributes, is_annotated, mapping_of
 
 
 class Base:

@@ -6,8 +6,8 @@ import pytest
 
 from perdure.constants import START
 from perdure.graph.state import StateGraph
+from perdure.pregel.plan import warn_once as once
 from perdure.pregel.plan.plan import Plan
-from perdure.pregel.step import warn_once as once
 from tests.unit.pregel.graphs import Log, returns
 
 
