@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from perdure.aio.gathering import Call, all_of
+from tests.unit.aio.causes import CAUSES, Cause, Patient, assert_cancelled_once
 
 
 class Watched:
@@ -98,3 +99,30 @@ async def test_cancelling_stops_all_calls() -> None:
         await run
 
     assert ended == [True, True]
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+@pytest.mark.parametrize("keep_errors", [False, True])
+@pytest.mark.parametrize("cause", CAUSES)
+async def test_a_cancelled_caller_cancels_each_call_once(
+    cause: Cause, keep_errors: bool, limit: int | None
+) -> None:
+    patients = [Patient(), Patient()]
+
+    async def work() -> None:
+        await all_of(patients, limit=limit, keep_errors=keep_errors)
+
+    await cause(patients, work)
+
+    assert_cancelled_once(patients)
+
+
+@pytest.mark.parametrize("limit", [None, 1, 3])
+@pytest.mark.parametrize("keep_errors", [False, True])
+async def test_a_cancelled_error_that_nobody_asked_for_is_raised_and_takes_nobodys_result(
+    keep_errors: bool, limit: int | None
+) -> None:
+    calls: list[Call] = [raising(asyncio.CancelledError("a library's")), partial(Watched().call, 1)]
+
+    with pytest.raises(asyncio.CancelledError, match="a library's"):
+        await all_of(calls, limit=limit, keep_errors=keep_errors)
