@@ -19,7 +19,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 import perdure_migrations
-from perdure.aio.portal import running_loop
+from perdure.aio.home import running_loop
 from perdure.errors import SchemaError
 from perdure_checkpointers.postgres import arrays
 from perdure_checkpointers.postgres.queries import Queries, Statement

@@ -1,109 +1,133 @@
 """Async calls made from threads that run no event loop.
 
-Such a call is made on a loop that runs elsewhere: with a saver that lives on a loop, there; below a sync
-node, on that of the node's run; else on one that this process keeps for it. What comes of the call crosses
-between the threads as a value, whatever it is.
+Such a call is made on a loop that runs in another thread: that of its saver, if the saver lives on one;
+else, below a sync node, that of the node's run; else one that this process keeps for such calls. The
+outcome crosses between the threads as a value, whatever it is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
-from typing import Any, Final, TypeVar
+from contextvars import copy_context
+from typing import Any, Final, Generic, TypeVar
 
+from perdure.aio.home import home, loop_here, running_loop
 from perdure.context import current_task
 from perdure.errors import SyncCallError
 
 T = TypeVar("T")
 
 LOOK_SECONDS: Final = 1.0
-"""How often a call that waits looks whether the loop that it is made on still runs."""
+"""Seconds after which a thread that waits for a call looks again whether the loop of the call runs."""
 
 _END: Final = object()
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of the caller."""
-    return asyncio.get_running_loop()
+def loop_for(name: str, loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
+    """Return the loop on which to make a call.
+
+    Args:
+        name: the name of the async method that is called.
+        loop: the loop that the call belongs on; None if any will do.
+
+    Raises:
+        SyncCallError: a loop runs in this thread, which the call would hold up.
+    """
+    if loop_here() is not None:
+        raise SyncCallError(
+            f"`{_sync(name)}` was called where an event loop runs, which it would hold up: "
+            f"use `{name}` there."
+        )
+    if loop is not None:
+        return loop
+    below = home.get()
+    return _portal.loop() if below is None else below.loop
 
 
-def loop_here() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs in this thread, if one does."""
+def call_on(make: Callable[[], Awaitable[T]], name: str, loop: asyncio.AbstractEventLoop) -> T:
+    """Make an async call on `loop`, and block this thread until it has ended.
+
+    Raises:
+        SyncCallError: the loop has stopped, or stops meanwhile.
+    """
+    call, sync_name = _Call(make, loop), _sync(name)
     try:
-        return running_loop()
-    except RuntimeError:
-        return None
+        _tell(loop, call.begin, sync_name)
+        value, raised = _result(call.outcome, loop, sync_name)
+    except SyncCallError:
+        raise
+    except BaseException:
+        # This thread was interrupted while it waited, as by Ctrl-C. The call must not go on without it,
+        # so it is cancelled and waited for. A second interruption ends that wait as well.
+        with suppress(SyncCallError):
+            _tell(loop, call.cancel, sync_name)
+            _result(call.outcome, loop, sync_name)
+        raise
+    if raised is not None:
+        try:
+            raise raised
+        finally:
+            del raised, call  # or the error would hold itself, by way of this frame
+    return value  # type: ignore[return-value]  # None only if that is the result
 
 
-class Home:
-    """The loop of the run that a sync node belongs to. What the node calls there ends with the node.
+class _Call(Generic[T]):
+    """One call on a loop in another thread.
 
     Attributes:
-        closed: whether the node was cancelled, so that nothing more may begin.
+        outcome: the result and the error of the call, of which one is None. As values, because an error
+            that ends programs would end the loop if a task raised it.
     """
 
-    __slots__ = ("_calls", "_streams", "closed", "loop")
+    __slots__ = ("_context", "_home", "_loop", "_make", "_task", "outcome")
 
-    def __init__(self) -> None:
-        self.loop = running_loop()
-        self.closed = False
-        self._calls: set[asyncio.Task[None]] = set()
-        self._streams: dict[Any, asyncio.AbstractEventLoop] | None = None
+    def __init__(self, make: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> None:
+        self.outcome: Future[tuple[T | None, BaseException | None]] = Future()
+        self._make = make
+        self._loop = loop
+        self._home = home.get()
+        self._context = copy_context()  # the caller's: a call below a node is part of the node's run
+        self._task: asyncio.Task[None] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether something that was begun has not ended."""
-        return bool(self._calls)
+    def begin(self) -> None:
+        """Begin the call, in the thread of the loop."""
+        if self._home is not None and self._home.closed:
+            self._never_begun()
+            return
+        self._task = self._loop.create_task(self._run(), context=self._context)
+        self._task.add_done_callback(self._ended)
+        if self._home is not None:
+            self._home.hold(self._task)
 
-    def hold(self, call: asyncio.Task[None]) -> None:
-        """A call was begun, on this loop or on that of a saver."""
-        self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        if self.closed:  # meanwhile, by another thread than that of the call's loop
-            call.cancel()
+    def cancel(self) -> None:
+        """Cancel the call, in the thread of the loop."""
+        if self._task is not None:
+            self._task.cancel()
 
-    def hold_stream(self, iterator: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """A stream was begun, which goes on while none of its items is asked for."""
-        if self._streams is None:
-            self._streams = {}
-        self._streams[iterator] = loop
+    async def _run(self) -> None:
+        try:
+            self.outcome.set_result((await self._make(), None))
+        except BaseException as error:
+            self.outcome.set_result((None, error))
+        finally:
+            del self  # or the error would hold itself, by way of this frame
 
-    def drop_stream(self, iterator: Any) -> None:
-        if self._streams is not None:
-            self._streams.pop(iterator, None)
+    def _ended(self, _: object) -> None:
+        if not self.outcome.done():  # cancelled before its first step, the task runs none of our code
+            self._never_begun()
 
-    def close(self) -> None:
-        """Cancel what was begun, and let nothing begin."""
-        self.closed = True
-        for call in tuple(self._calls):
-            self._have(call.get_loop(), call.cancel)
-        for iterator, loop in tuple((self._streams or {}).items()):
-            self._have(loop, functools.partial(self._leave, iterator, loop))
-
-    def _have(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-        if loop is self.loop:
-            callback()
-        else:
-            with suppress(RuntimeError):  # closed: what ran there is gone
-                loop.call_soon_threadsafe(callback)
-
-    def _leave(self, iterator: Any, loop: asyncio.AbstractEventLoop) -> None:
-        if not iterator.ag_running:  # else its call was cancelled, which ends it
-            closing = loop.create_task(iterator.aclose())
-            self._calls.add(closing)
-            closing.add_done_callback(self._calls.discard)
-
-
-home: ContextVar[Home | None] = ContextVar("perdure_home", default=None)
+    def _never_begun(self) -> None:
+        self.outcome.set_result((None, asyncio.CancelledError()))
 
 
 def items_of(iterator: Any, name: str, loop: asyncio.AbstractEventLoop) -> Iterator[Any]:
+    """Yield the items of an async iterator that lives on `loop`; closed early, close that."""
+
     async def following() -> Any:
         return await anext(iterator, _END)
 
@@ -118,81 +142,28 @@ def items_of(iterator: Any, name: str, loop: asyncio.AbstractEventLoop) -> Itera
             below.drop_stream(iterator)
         if below is None or not below.closed:  # else it was closed with the node
             with suppress(SyncCallError):  # its loop is gone, and with it the run
-                _leave(iterator, name, loop)
+                _close(iterator, name, loop)
 
 
-def _leave(iterator: Any, name: str, loop: asyncio.AbstractEventLoop) -> None:
-    if loop_here() is not None:  # collected as garbage, by a thread that must not wait
-        _tell(loop, lambda: _closing(loop.create_task(iterator.aclose())), name)
-    else:
+def _close(iterator: Any, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    if loop_here() is None:
         call_on(iterator.aclose, name, loop)
+    else:  # the generator was collected as garbage in a thread whose loop must not be held up
+        _tell(loop, lambda: _hold(loop.create_task(iterator.aclose())), _sync(name))
 
 
 _closings: set[asyncio.Task[None]] = set()
 
 
-def _closing(task: asyncio.Task[None]) -> None:
-    """A loop holds its tasks weakly."""
-    _closings.add(task)
-    task.add_done_callback(_closings.discard)
+def _hold(closing: asyncio.Task[None]) -> None:
+    """Keep a task that nobody waits for until it has ended: a loop holds its tasks weakly."""
+    _closings.add(closing)
+    closing.add_done_callback(_closings.discard)
 
 
-def loop_for(name: str, loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
-    """Where a call is made that belongs on `loop`; None: that may be made anywhere."""
-    sync_name = name.removeprefix("a")
-    if loop_here() is not None:
-        raise SyncCallError(
-            f"`{sync_name}` was called where an event loop runs, which it would hold up: use `{name}` there."
-        )
-    if loop is not None:
-        return loop
-    below = home.get()
-    return _portal.loop() if below is None else below.loop
-
-
-def call_on(make: Callable[[], Awaitable[T]], name: str, loop: asyncio.AbstractEventLoop) -> T:
-    """Make a call on `loop`, and wait for what comes of it."""
-    below, sync_name = home.get(), name.removeprefix("a")
-    outcome: Future[tuple[Any, BaseException | None]] = Future()
-    begun: list[asyncio.Task[None]] = []
-
-    async def run() -> None:
-        try:
-            outcome.set_result((await make(), None))
-        except BaseException as error:
-            outcome.set_result((None, error))
-
-    context = copy_context()
-
-    def begin() -> None:
-        if below is not None and below.closed:
-            outcome.set_result((None, asyncio.CancelledError()))
-            return
-        begun.append(loop.create_task(run(), context=context))
-        begun[0].add_done_callback(ended)
-        if below is not None:
-            below.hold(begun[0])
-
-    def ended(_: object) -> None:
-        if not outcome.done():  # cancelled before it took its first step
-            outcome.set_result((None, asyncio.CancelledError()))
-
-    try:
-        _tell(loop, begin, sync_name)
-        value, raised = _result(outcome, loop, sync_name)
-    except SyncCallError:
-        raise
-    except BaseException:  # this thread was interrupted while it waited; again, it waits no longer
-        with suppress(SyncCallError):
-            _tell(loop, lambda: [task.cancel() for task in begun], sync_name)
-            _result(outcome, loop, sync_name)
-        raise
-    if raised is not None:
-        try:
-            raise raised
-        finally:
-            del raised, outcome  # or the error would hold itself, by way of this frame
-    return value  # type: ignore[no-any-return]
+def _sync(name: str) -> str:
+    """Return the name of the sync form of an async method."""
+    return name.removeprefix("a")
 
 
 def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], object], name: str) -> None:
@@ -202,11 +173,13 @@ def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[[], object], name:
         raise _gone(name) from error
 
 
-def _result(outcome: Future[Any], loop: asyncio.AbstractEventLoop, name: str) -> Any:
+def _result(outcome: Future[T], loop: asyncio.AbstractEventLoop, name: str) -> T:
+    """Wait for an outcome, but not for one that a stopped loop can no longer bring about."""
     while True:
         try:
             return outcome.result(LOOK_SECONDS)
         except TimeoutError:
+            # The loop may have stopped right after it set the outcome.
             if not loop.is_running() and not outcome.done():
                 raise _gone(name) from None
 
@@ -219,7 +192,9 @@ def _gone(name: str) -> SyncCallError:
 
 
 class _Portal:
-    """One event loop for the process, in a thread of its own; another one after a fork."""
+    """The event loop that this process keeps for sync calls, in a thread of its own."""
+
+    __slots__ = ("_lock", "_loop", "_thread")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -227,10 +202,13 @@ class _Portal:
         self._thread: threading.Thread | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
+        """Return the loop, which is started with the first call, and again if its thread has ended."""
+        with self._lock:  # threads that call at once share one loop
             if self._loop is None or self._thread is None or not self._thread.is_alive():
                 started: Future[asyncio.AbstractEventLoop] = Future()
-                self._loop = None  # if this is interrupted, none is better than that which ended
+                # Interrupted below, the next call starts another. The one that has ended would refuse.
+                self._loop = None
+                # A daemon, because it runs for as long as the process does.
                 self._thread = threading.Thread(
                     target=_serve, args=(started,), name="perdure sync face", daemon=True
                 )
@@ -242,7 +220,7 @@ class _Portal:
 def _serve(started: Future[asyncio.AbstractEventLoop]) -> None:
     async def serve() -> None:
         started.set_result(running_loop())
-        await running_loop().create_future()
+        await running_loop().create_future()  # for ever
 
     asyncio.run(serve())
 
@@ -251,10 +229,12 @@ _portal = _Portal()
 
 
 def _forget() -> None:
-    global _portal  # noqa: PLW0603  # a forked process has the object, but not its thread
+    """Begin anew in a forked process, which has the objects of its parent, but none of its threads."""
+    global _portal  # noqa: PLW0603  # the lock of the old one may be held by a thread that is not here
     _portal = _Portal()
-    home.set(None)  # nor the thread that runs the loop of a node that forks
-    current_task.set(None)  # nor is it part of that node's run
+    # A node that forks runs on in the parent. Here there is no loop of its run, and no run to be part of.
+    home.set(None)
+    current_task.set(None)
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,7 @@
-"""Sync nodes, in threads that cannot be stopped.
+"""Worker threads for sync nodes.
 
-The threads are our own: a hop through a general executor costs about twice as much, and for a sync node
-the hop is most of what a superstep costs.
+The threads are our own, because a hop through a general executor costs about twice as much, and for a
+sync node the hop is most of the cost of its superstep.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from perdure.aio.cancellation import CancelledError
-from perdure.aio.portal import Home, home, running_loop
+from perdure.aio.home import Home, home, running_loop
 
 logger = logging.getLogger("perdure")
 
 THREAD_SECONDS: Final = 5.0
-"""How long a cancelled sync node may take to return before it is left alone."""
+"""Seconds that a cancelled sync node may take to return before it is left alone."""
 
 WORKER_THREADS: Final = 40
-"""How many sync nodes may run at once in one event loop, at each depth of graphs run by sync nodes."""
+"""Most sync nodes that run at once in one event loop, at each depth of graphs that sync nodes call."""
 
 IDLE_SECONDS: Final = 10.0
-"""How long a thread waits for its next node before it ends."""
+"""Seconds that a thread waits for its next node before it ends."""
 
 _thread_depth: ContextVar[int] = ContextVar("perdure_thread_depth", default=0)
 _pools: RunVar[dict[int, Pool]] = RunVar("perdure_thread_pools")
 
 
 async def in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
-    """Call a sync node in a worker thread, with the caller's context variables.
+    """Call a sync node in a worker thread, with the caller's context variables, and return its result.
 
-    A thread cannot be stopped. Cancelled, this waits THREAD_SECONDS for it to end; then it is left
-    alone with a warning, and its result is not read.
+    A thread cannot be stopped. When this is cancelled, it waits up to THREAD_SECONDS for the call to end.
+    Then the call is left alone, with a warning, and its result is not read.
     """
-    pool = _pool()  # which sets what the call's context must have
+    pool = _pool()  # before the call copies the context, in which this sets the depth
     call = Call(action, argument)
     pool.start(call)
     try:
         await call.outcome
     except CancelledError:
-        call.abandoned = True
-        call.home.close()
+        call.abandoned = True  # a worker that has not begun it makes no use of it any more
+        call.home.close()  # what the node has called ends with it, so that the node itself can return
         if call.began:
             await _let_end(call)
         raise
@@ -62,9 +62,14 @@ async def in_thread(action: Callable[[Any], Any], argument: Any) -> Any:
 
 
 async def _let_end(call: Call) -> None:
-    """Look now and then whether the call has ended: joined, it could not use this loop to end."""
+    """Wait until a call has ended, but no longer than THREAD_SECONDS.
+
+    The loop must go on meanwhile: the node's own calls need it to end. Nobody rings when the last of them
+    has ended, perhaps on another loop, so this looks now and then.
+    """
+    # The shield holds off the scope that this was cancelled by, which would go on cancelling the sleep.
     with anyio.move_on_after(THREAD_SECONDS, shield=True):
-        while not call.ended or call.home.busy:  # noqa: ASYNC110  # nothing in the thread can set an event of this loop
+        while not call.ended or call.home.busy:  # noqa: ASYNC110
             await anyio.sleep(0.01)
     if not call.ended:
         logger.warning(
@@ -76,9 +81,13 @@ async def _let_end(call: Call) -> None:
 
 
 def _pool() -> Pool:
-    """The threads of this loop, for one depth: a sync node that runs a graph waits for deeper ones."""
+    """Return the pool of this loop for the depth that the caller is at.
+
+    A sync node that calls a graph holds its thread until the graph's own sync nodes have run. If they
+    needed threads of the same pool, enough such nodes would wait for one another for ever.
+    """
     depth = _thread_depth.get()
-    _thread_depth.set(depth + 1)  # in the task's own context, of which the thread gets a copy
+    _thread_depth.set(depth + 1)  # in the node's own context, of which the thread gets a copy
     pools = _pools.get(None)
     if pools is None:
         pools = {}
@@ -93,9 +102,13 @@ class Call:
     """One call of a sync node.
 
     Attributes:
-        home: where the node's own sync calls are made.
+        home: the loop that the node's own sync calls are made on, and what they have begun.
         outcome: done when the call has ended, in whatever way.
-        abandoned: whether nobody waits for it any more; if it has not begun, it does not.
+        began: True once a thread has taken the call.
+        ended: True once the node has returned or raised.
+        abandoned: True once nobody waits for the call any more. If it has not begun, it never does.
+        result: the result of the node, once it has ended.
+        error: what the node has raised, if anything.
     """
 
     __slots__ = (
@@ -123,7 +136,7 @@ class Call:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Make the call, in the thread that this is called in."""
+        """Call the node, in the thread of a worker."""
         self.began = True
         try:
             if not self.abandoned:
@@ -134,15 +147,19 @@ class Call:
             self.ended = True
 
     def settle(self) -> None:
-        """Tell who waits, in the loop's thread."""
-        if not self.outcome.done():
+        """Wake who waits for the outcome, in the thread of the loop."""
+        if not self.outcome.done():  # as it is if that was cancelled
             self.outcome.set_result(None)
 
 
 class Pool:
     """Up to WORKER_THREADS threads, and the calls that wait for one.
 
-    Only the loop's own thread comes here; workers are let in by `tell`.
+    All but `tell` is used in the thread of the loop only, so that it needs no lock. Workers go through
+    `tell`.
+
+    Attributes:
+        tell: has the loop call a function, from any thread.
     """
 
     __slots__ = ("_idle", "_size", "_waiting", "tell")
@@ -154,17 +171,17 @@ class Pool:
         self._waiting: deque[Call] = deque()
 
     def start(self, call: Call) -> None:
-        """Have the call made as soon as there is a thread for it."""
+        """Give the call to a thread, or let it wait until one is free."""
         if self._idle:
             self._idle.pop().calls.put(call)
         elif self._size < WORKER_THREADS:
             Worker(self).calls.put(call)
-            self._size += 1  # unless no thread could be started
+            self._size += 1  # after the thread was started: if it could not be, it does not count
         else:
             self._waiting.append(call)
 
     def ended(self, worker: Worker, call: Call) -> None:
-        """A worker has made its call, and takes the next that waits."""
+        """Take note that a worker has made its call, and give it the next one that waits."""
         call.settle()
         while self._waiting:
             following = self._waiting.popleft()
@@ -174,8 +191,8 @@ class Pool:
         self._idle.append(worker)
 
     def retire(self, worker: Worker) -> None:
-        """A worker has waited for long; unless it was given a call meanwhile, it may end."""
-        if worker in self._idle:
+        """Let a worker end that has been idle for long."""
+        if worker in self._idle:  # else it was given a call before the loop came to this
             self._idle.remove(worker)
             self._size -= 1
             worker.calls.put(None)
@@ -185,7 +202,7 @@ class Worker:
     """A thread that makes one call after the other, until it is idle for long or its loop is closed.
 
     Attributes:
-        calls: what it is to do; None ends it.
+        calls: the calls that it is to make; None ends it.
     """
 
     __slots__ = ("_pool", "calls")
@@ -203,12 +220,13 @@ class Worker:
                 try:
                     call = self.calls.get(timeout=IDLE_SECONDS)
                 except Empty:
+                    # Only the loop knows whether a call is on its way. If none is, it sends None.
                     tell(retire, self)
                     continue
                 if call is None:
                     return
                 call.run()
                 tell(ended, self, call)
-                del call
-        except RuntimeError:  # the loop is closed: nobody is left to be told
+                del call  # idle, the thread keeps alive nothing of it
+        except RuntimeError:  # from `tell`: the loop is closed, and nobody is left to be told
             return

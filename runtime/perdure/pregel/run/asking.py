@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol, get_args
 
-from perdure.aio.portal import loop_here
+from perdure.aio.home import loop_here
 from perdure.cache.base import BaseCache
 from perdure.checkpoint.base import BaseCheckpointSaver, LeasedSaver
 from perdure.clock import Clock
