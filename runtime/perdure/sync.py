@@ -1,4 +1,4 @@
-"""The sync face: the blocking forms of async methods, generated from these."""
+"""The sync face: blocking forms of async methods, which are generated from them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ T = TypeVar("T")
 
 
 def sync_of(method: Callable[P, Awaitable[T]]) -> Callable[P, T]:
-    """The sync form of an async method, which is named like it without the leading "a".
+    """Make the sync form of an async method, which has its name without the leading "a".
 
-    Whose method it is says by `home()` which loop its calls have to be made on; None if any will do.
+    The object that the method belongs to returns from `home()` the event loop on which its calls have to
+    be made; None if any loop will do.
     """
     name = method.__name__
 
@@ -27,12 +28,15 @@ def sync_of(method: Callable[P, Awaitable[T]]) -> Callable[P, T]:
 
 
 def sync_iterator_of(method: Callable[P, AsyncIterator[T]]) -> Callable[P, Iterator[T]]:
-    """Make the sync form of a method that returns an async iterator; leaving it early closes the other."""
+    """Make the sync form of a method that returns an async iterator.
+
+    It returns an iterator. Leaving that early closes the async one.
+    """
     name = method.__name__
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        async def begin() -> AsyncIterator[T]:
+        async def begin() -> AsyncIterator[T]:  # on the loop, where the async iterator is to live
             return method(*args, **kwargs)
 
         loop = loop_for(name, _home_of(args))
@@ -48,5 +52,5 @@ def _home_of(args: tuple[Any, ...]) -> Any:
 def _named(call: Callable[P, T], name: str) -> Callable[P, T]:
     call.__name__ = name.removeprefix("a")
     call.__qualname__ = call.__qualname__.rpartition(".")[0] + "." + call.__name__
-    call.__doc__ = f"What `{name}` does, for callers that run no event loop."
+    call.__doc__ = f"Call `{name}` and wait for it, in a thread that runs no event loop."
     return call

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 LOOK_SECONDS: Final = 1.0
-"""How often a thread that waits for a bell looks whether the loop of the bell still runs."""
+"""Seconds after which a thread that waits for a bell looks again whether the loop of the bell runs."""
 
 
 class Bell:

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 Limit = TypeVar("Limit")
 
 STOP_SECONDS: Final = 5.0
-"""How long work whose time is up may take to clean up before it is left alone."""
+"""Seconds that work whose time is up may take to clean up before it is left alone."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 STEPS = 5
-"""How often a clean-up awaits: one that is cancelled again does not get to its end."""
+"""Times that a clean-up awaits. One that is cancelled again does not get to its end."""
 
 
 class BoomError(Exception):
@@ -73,7 +73,7 @@ class InTimeout(Patient):
 
 
 class InTask(Patient):
-    """What it awaits is a task of its own, so that its cancellation takes a detour."""
+    """A body that awaits a task of its own, so that its cancellation takes a detour."""
 
     async def __call__(self) -> None:
         await asyncio.create_task(super().__call__())
