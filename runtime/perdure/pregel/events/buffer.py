@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from perdure.aio.bell import Bell
 from perdure.data import StreamMode
@@ -22,12 +22,8 @@ MOST_UNREAD: Final = 10_000
 """Events that one body may put into the stream while no reader takes any."""
 
 
-class Event(NamedTuple):
-    """One event as it waits for its readers."""
-
-    place: Namespace
-    mode: StreamMode
-    payload: Any
+Event = tuple[Namespace, StreamMode, Any]
+"""An event as it waits for its readers: the place of its run, its mode, its payload."""
 
 
 class Buffer:
@@ -188,9 +184,10 @@ class Reader:
         """Return the events that this reader asked for, in the form that it asked for."""
         modes, tagged = self.modes, self._tagged
         if self._subgraphs:
-            seen = [event for event in events if event.mode in modes]
+            seen = [event for event in events if event[1] in modes]
             if tagged:
-                return [(event.place.path, event.mode, event.payload) for event in seen]
-            return [(event.place.path, event.payload) for event in seen]
-        seen = [event for event in events if event.mode in modes and not event.place.text]
-        return [(event.mode, event.payload) if tagged else event.payload for event in seen]
+                return [(place.path, mode, payload) for place, mode, payload in seen]
+            return [(place.path, payload) for place, _, payload in seen]
+        if tagged:
+            return [(mode, payload) for place, mode, payload in events if mode in modes and not place.text]
+        return [payload for place, mode, payload in events if mode in modes and not place.text]

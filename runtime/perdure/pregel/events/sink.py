@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 from perdure.errors import StreamOverflowError
-from perdure.pregel.events.buffer import Buffer, Event
+from perdure.pregel.events.buffer import Buffer
 from perdure.pregel.events.facts import Fact, TaskTold
 from perdure.pregel.step.namespace import ROOT_NAMESPACE, Namespace
 from perdure.pregel.step.task import Task
@@ -45,7 +45,7 @@ class Sink:
         """Put into the buffer what readers get to see of a fact."""
         for mode, _, project in self._projections.get(type(fact), ()):
             for payload in project(fact):
-                self.buffer.put(Event(self.place, mode, payload))
+                self.buffer.put((self.place, mode, payload))
         if self.above is not None:
             self.above.tell(fact)
 

@@ -60,7 +60,7 @@ def _run(
     scope = request.scope
     return Run(
         plan=request.plan,
-        scope=scope if scope.session is session else replace(scope, session=session),
+        scope=scope if scope.session is session else scope._replace(session=session),
         ids=ids,
         namespace=namespace,
         output=output_of(request.output_keys),
@@ -96,7 +96,7 @@ def _accepted(request: RunRequest) -> RunRequest:
     accepted = mapping_of(plan.name, asked) if plan.accept is None else plan.accept(asked)
     if plan.strict:
         refuse_unknown_keys(plan, accepted)
-    return request if accepted is asked else replace(request, input=accepted)
+    return request if accepted is asked else request._replace(input=accepted)
 
 
 def _require_input(request: RunRequest) -> None:

@@ -94,6 +94,7 @@ class Loop:
             await self._run_supersteps()
         except BaseException as error:
             await self._ended_by(error)
+            self._tell_end(error)
             raise
         self._tell_end(None)
         return self._run.output.of(self._state)
@@ -251,7 +252,6 @@ class Loop:
 
     async def _ended_by(self, error: BaseException) -> None:
         """Store what finished before `error` stopped the run, and give the thread back."""
-        self._tell_end(error)
         if self._recorder is None:
             return
         if isinstance(error, ParentCommand) and not self._run.root:

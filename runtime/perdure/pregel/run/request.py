@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import uuid6
 
@@ -21,8 +20,7 @@ from perdure.pregel.step.commands import recorded
 from perdure.pregel.work.running import Scope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(NamedTuple):
     """A run as asked for.
 
     Attributes:
@@ -46,11 +44,11 @@ class RunRequest:
 
     def with_settings(self, settings: RunSettings) -> RunRequest:
         """Return the request, differently configured."""
-        return replace(self, scope=replace(self.scope, settings=settings))
+        return self._replace(scope=self.scope._replace(settings=settings))
 
     def read_through(self, buffer: Buffer) -> RunRequest:
         """Return the request for a run whose events go into a buffer, and to readers of runs around it."""
-        return replace(self, scope=replace(self.scope, sink=Sink(buffer, above=self.scope.sink)))
+        return self._replace(scope=self.scope._replace(sink=Sink(buffer, above=self.scope.sink)))
 
     def continuing(self, orphan: Orphan) -> RunRequest:
         """Return the request as one to continue an orphan, as that was asked for."""
@@ -58,8 +56,8 @@ class RunRequest:
         config = dict(orphan.config)
         stops = breakpoints(config.pop("interrupt_before", ()), config.pop("interrupt_after", ()))
         settings = parse_config({**config, "configurable": configurable})
-        return replace(
-            self.with_settings(settings), orphan=orphan, durability=orphan.durability, breakpoints=stops
+        return self.with_settings(settings)._replace(
+            orphan=orphan, durability=orphan.durability, breakpoints=stops
         )
 
     @property

@@ -104,11 +104,13 @@ class Runner:
         self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None
     ) -> None:
         """Give an outcome to those tasks, and handlers, that have none."""
-        by: StoppedBy = "sibling" if cut_short is None else "caller"
+        by: StoppedBy = "caller" if cut_short is not None else "sibling"
         if isinstance(cut_short, TimeoutError):
             by = "deadline"
+        # A node may cancel the asyncio task that it runs in: then nothing else tells why it ended.
+        stopped = cut_short is not None or any(raised_by(outcome) is not None for outcome in ended)
         for task in still_to_run(tasks, ended):
-            self._end(ended, Stopped(task, by))
+            self._end(ended, Stopped(task, by) if stopped else Failed(task, _cancelled_itself(task)))
 
     def _end(self, ended: list[Outcome], outcome: Outcome) -> Outcome:
         ended.append(outcome)
@@ -120,12 +122,12 @@ class Runner:
         """Run one task in the caller's asyncio task; a cancellation that its node swallows counts, too."""
         [task] = tasks
         ended: list[Outcome] = []
-        if task.spec.calling is Calling.INPUT and not task.spec.branches:
-            await self._run(task, ended, 0)  # nobody else's code: it needs no context, and swallows nothing
+        if task.spec.calling is Calling.INPUT and not task.spec.branches:  # so it swallows no cancellation
+            await self._run(task, ended, 0)
             return self._ran(tasks, ended, None)
         before = cancellations()
         try:
-            await in_context(copy_context(), self._run(task, ended, before))
+            await self._run(task, ended, before)
         except CancelledError as error:
             return self._ran(tasks, ended, error)
         return self._ran(tasks, ended, await own_cancellation() if cancellations() > before else None)
@@ -164,7 +166,11 @@ class Runner:
         counted = False
         try:
             if policies is None or context is None:
-                finished = await self._attempt(RunningTask(task, self._scope))
+                # In a context here, not around all of this: before Python 3.13 a task group that failed in
+                # the node leaves a mark, to be taken back before a real cancellation is told from its own.
+                attempt = self._attempt(RunningTask(task, self._scope))
+                no_code = task.spec.calling is Calling.INPUT and not task.spec.branches
+                finished = await (attempt if no_code else in_context(copy_context(), attempt))
             else:
                 finished = await self._attempts(task, policies, context, earlier)
             self._unfinished -= 1
@@ -176,10 +182,7 @@ class Runner:
         except CancelledError as error:
             if cancellations() > earlier:
                 raise
-            raised: BaseException = NodeCancelledError(
-                f"Node {task.name!r} raised CancelledError although nobody cancelled the run; "
-                "something that it awaits was cancelled."
-            )
+            raised: BaseException = _cancelled_itself(task)
             raised.__cause__ = error
         except GeneratorExit:
             raise
@@ -281,6 +284,13 @@ class Runner:
         if faults.hook is not None:
             await faults.reach("node.after", spec.name)
         return Finished(task, writes, routed, preview)
+
+
+def _cancelled_itself(task: Task) -> NodeCancelledError:
+    return NodeCancelledError(
+        f"Node {task.name!r} raised CancelledError although nobody cancelled the run; "
+        "something that it awaits was cancelled."
+    )
 
 
 def _outcome_of(task: Task, raised: BaseException) -> Outcome:

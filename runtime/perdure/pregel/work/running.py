@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from perdure.cache.base import BaseCache
@@ -20,8 +20,7 @@ from perdure.pregel.work.time_limits import Watch
 from perdure.runtime import ExecutionInfo, Runtime, ServerInfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class Scope(NamedTuple):
     """Everything that one run offers to its nodes and hands down to the graphs below it.
 
     Attributes:
@@ -37,6 +36,7 @@ class Scope:
     """
 
     settings: RunSettings
+    random: Callable[[], float]
     clock: Clock = SYSTEM_CLOCK
     context: Any = None
     store: Any = None
@@ -46,7 +46,6 @@ class Scope:
     debug: bool = False
     loop: Any = None
     above: RunningTask | None = None
-    random: Callable[[], float]
     watch: Watch | None = None
     step_timeout: float | None = None
 

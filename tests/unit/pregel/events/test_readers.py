@@ -37,7 +37,7 @@ async def told_to_all(readers: Sequence[Reader], run: Followed) -> list[list[Any
 
 
 def event(number: int) -> Event:
-    return Event(ROOT_NAMESPACE, "custom", number)
+    return ROOT_NAMESPACE, "custom", number
 
 
 async def test_each_reader_gets_its_own_modes_in_its_own_shape() -> None:

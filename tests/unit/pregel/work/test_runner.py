@@ -281,3 +281,29 @@ async def test_a_failing_node_leaks_no_context_either() -> None:
         await chain(["a"], {"a": sets_and_fails}).compile().ainvoke({})
 
     assert setting.get() == "unset"
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+async def test_a_cancelled_error_after_a_failed_task_group_is_still_the_nodes_own(names: list[str]) -> None:
+    async def boom() -> Any:
+        raise ValueError("boom")
+
+    async def node(state: Log) -> Any:
+        with contextlib.suppress(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(boom())
+        raise asyncio.CancelledError
+
+    with pytest.raises(NodeCancelledError):
+        await fan(names, {"a": node}).compile().ainvoke({})
+
+
+async def test_a_node_that_cancels_its_own_task_beside_others_has_failed() -> None:
+    async def node(state: Log) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    with pytest.raises(NodeCancelledError, match="Node 'a' raised CancelledError"):
+        await fan(["a", "b"], {"a": node}).compile().ainvoke({})
