@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+import anyio.lowlevel
+
 from perdure.aio.cancellation import CancelledError
 from perdure.aio.siblings import Siblings
 from perdure.constants import MISSING
@@ -23,8 +25,11 @@ async def all_of(calls: Sequence[Call], *, limit: int | None = None, keep_errors
     outcomes: list[Any] = [MISSING] * len(calls)
     failures: list[BaseException] = []
 
-    def fail(error: BaseException) -> None:
+    async def fail(error: BaseException) -> None:
         failures.append(error)
+        # All calls begin in one turn of the loop. One that fails in its first step lets the others begin:
+        # whether they do is not to depend on their order.
+        await anyio.lowlevel.cancel_shielded_checkpoint()
         siblings.stop()
 
     async def make(index: int, call: Call) -> None:
@@ -33,14 +38,14 @@ async def all_of(calls: Sequence[Call], *, limit: int | None = None, keep_errors
         except CancelledError as error:
             # Siblings that are not stopping were not cancelled: this comes from inside the call.
             if not siblings.stopping:
-                fail(error)
+                await fail(error)
         except Exception as error:
             if keep_errors:
                 outcomes[index] = error
             else:
-                fail(error)
+                await fail(error)
         except BaseException as signal:
-            fail(signal)
+            await fail(signal)
 
     cancelled = await siblings.run([partial(make, *each) for each in enumerate(calls)], limit)
     if cancelled is not None:

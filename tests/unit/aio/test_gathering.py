@@ -101,6 +101,18 @@ async def test_cancelling_stops_all_calls() -> None:
     assert ended == [True, True]
 
 
+async def test_calls_begin_even_if_one_before_them_fails_in_its_first_step() -> None:
+    watched = Watched()
+
+    async def fails() -> Any:
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        await all_of([fails, partial(watched.call, 1), partial(watched.call, 2)])
+
+    assert watched.began == [1, 2]
+
+
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("keep_errors", [False, True])
 @pytest.mark.parametrize("cause", CAUSES)
