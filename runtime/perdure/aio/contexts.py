@@ -5,13 +5,15 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.aio.wakings import Wakings, note_waking, take_back
 
+T = TypeVar("T")
+
 
 @types.coroutine
-def in_context(context: Context, coroutine: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
     """Await `coroutine` in this asyncio task, but with the context variables of `context`.
 
     What a node sets is then seen by nobody else, as if it ran in a task of its own, without the price
@@ -27,7 +29,7 @@ def in_context(context: Context, coroutine: Coroutine[Any, Any, Any]) -> Generat
         except StopIteration as returned:
             if wakings:
                 take_back(wakings)
-            return returned.value
+            return returned.value  # type: ignore[no-any-return]  # the result of the coroutine
         except BaseException:
             take_back(wakings)
             raise
