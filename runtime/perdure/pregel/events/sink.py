@@ -41,6 +41,14 @@ class Sink:
         """Return whether somebody listens for facts of this kind; no others need be made."""
         return kind in self.listeners
 
+    def call(self, ordinal: int) -> Sink:
+        """Return the sink of a node's child graph number `ordinal`, counted from 0, given that of its first.
+
+        The place of a graph that the node streams itself stays the root: its own reader knows which it is.
+        """
+        place = self.place if self.place == ROOT_NAMESPACE else self.place.call(ordinal)
+        return Sink(self.buffer, place, None if self.above is None else self.above.call(ordinal))
+
     def tell(self, fact: Fact) -> None:
         """Put into the buffer what readers get to see of a fact."""
         for mode, _, project in self._projections.get(type(fact), ()):

@@ -44,7 +44,10 @@ async def run_graph(request: RunRequest) -> Any:
         request = _at_root(request)
         return await _run_root(request, saver, require_thread(request.settings))
     _require_input(request)
-    namespace = ROOT_NAMESPACE if parent is None else parent.child_namespace()
+    namespace = ROOT_NAMESPACE
+    if parent is not None:
+        request = request.called(parent.children)
+        namespace = parent.child_namespace()
     run = _run(request, None, LocalIds(), namespace)
     return await Loop(run, await fresh(run, request.input)).run_to_end()
 
@@ -206,6 +209,7 @@ async def _run_child(request: RunRequest, parent: RunningTask, session: Session)
             f"Graph {request.plan.name!r} runs below node {parent.task.name!r} and has breakpoints, which "
             "stop only runs that a caller started. Set them on the outer graph, before or after that node."
         )
+    request = request.called(parent.children)
     namespace = parent.child_namespace()
     head = None
     if parent.again:

@@ -50,6 +50,13 @@ class RunRequest(NamedTuple):
         """Return the request for a run whose events go into a buffer, and to readers of runs around it."""
         return self._replace(scope=self.scope._replace(sink=Sink(buffer, above=self.scope.sink)))
 
+    def called(self, ordinal: int) -> RunRequest:
+        """Return the request as that of a node's child graph number `ordinal`, counted from 0."""
+        sink = self.scope.sink
+        if sink is None or ordinal == 0:
+            return self
+        return replace(self, scope=replace(self.scope, sink=sink.call(ordinal)))
+
     def continuing(self, orphan: Orphan) -> RunRequest:
         """Return the request as one to continue an orphan, as that was asked for."""
         configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
