@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+import anyio.to_thread
+
 from perdure.aio.bell import Bell
 from perdure.data import StreamMode
 from perdure.errors import GraphValidationError
@@ -91,14 +93,20 @@ class Buffer:
         return len(self._events) >= BUFFER_SIZE and not self.closed
 
     def put(self, event: Event) -> None:
-        """Append an event, from any thread."""
+        """Append an event, from any thread, unless the run has ended or nobody reads it."""
+        if self.closed:
+            return
         self._events.append(event)
         self._filled.ring()
 
     async def room(self) -> None:
         """Wait until fewer than BUFFER_SIZE events wait for the slowest reader."""
-        while self.is_full:
-            await self._room.wait()
+        if self.on_loop:
+            while self.is_full:
+                await self._room.wait()
+        elif self.is_full:
+            # Below a node, a graph runs in an event loop of its own, where nobody may wait for the bell.
+            await anyio.to_thread.run_sync(self.wait_for_room, abandon_on_cancel=True)
 
     def wait_for_room(self) -> None:
         """Block a thread as `room` makes the loop wait; no longer than the loop runs."""

@@ -49,6 +49,11 @@ class Sink:
         place = self.place if self.place == ROOT_NAMESPACE else self.place.call(ordinal)
         return Sink(self.buffer, place, None if self.above is None else self.above.call(ordinal))
 
+    def buffers(self, kind: type[Fact]) -> list[Buffer]:
+        """Return the buffers that facts of this kind are put into."""
+        above = [] if self.above is None else self.above.buffers(kind)
+        return [self.buffer, *above] if kind in self._listeners else above
+
     def tell(self, fact: Fact) -> None:
         """Put into the buffer what readers get to see of a fact."""
         for mode, _, project in self._projections.get(type(fact), ()):
@@ -68,11 +73,29 @@ class Sink:
         if self.above is not None:
             await self.above.room()
 
-    def wait_for_room(self) -> None:
-        """Wait in a thread until no reader is too far behind."""
-        self.buffer.wait_for_room()
-        if self.above is not None:
-            self.above.wait_for_room()
+
+class Unread:
+    """One body's count of the events that it has put into a buffer since the slowest reader took one."""
+
+    __slots__ = ("_node", "_put", "_seen", "buffer")
+
+    def __init__(self, node: str, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self._node = node
+        self._put = 0
+        self._seen = buffer.taken
+
+    def count(self) -> None:
+        """Count one event more. Raises StreamOverflowError for one too many."""
+        buffer = self.buffer
+        if buffer.taken != self._seen:
+            self._put, self._seen = 0, buffer.taken
+        self._put += 1
+        if self._put > buffer.most_unread:
+            raise StreamOverflowError(
+                f"Node {self._node!r} put more than {buffer.most_unread} events into the stream without "
+                "letting anybody read them. `await runtime.flush()` between them: it waits for the readers."
+            )
 
 
 class _Either:
@@ -92,34 +115,22 @@ class Voice:
     """One body's way to put "custom" events into the stream.
 
     In a thread, putting waits for room. In the run's own loop it cannot: there the body may put so many
-    events while no reader takes any, and then has to await `flush`.
+    events while no reader takes any, and then has to await `flush`. Both hold for each buffer that the
+    events go into: there are several where a streamed run streams a child graph.
     """
 
-    __slots__ = ("_put", "_seen", "_sink", "_task")
+    __slots__ = ("_sink", "_task", "_unread")
 
     def __init__(self, sink: Sink, task: Task) -> None:
         self._sink = sink
         self._task = task
-        self._put = 0
-        self._seen = sink.buffer.taken
+        self._unread = [Unread(task.name, buffer) for buffer in sink.buffers(TaskTold)]
 
     def write(self, event: Any) -> None:
         """Put an event. Raises StreamOverflowError for one too many."""
-        buffer = self._sink.buffer
-        if buffer.on_loop:
-            self._count()
-        else:
-            self._sink.wait_for_room()
+        for unread in self._unread:
+            if unread.buffer.on_loop:
+                unread.count()
+            else:
+                unread.buffer.wait_for_room()
         self._sink.tell(TaskTold(self._task, event))
-
-    def _count(self) -> None:
-        """Count the events that this body has put since the slowest reader last took one."""
-        buffer = self._sink.buffer
-        if buffer.taken != self._seen:
-            self._put, self._seen = 0, buffer.taken
-        self._put += 1
-        if self._put > buffer.most_unread:
-            raise StreamOverflowError(
-                f"Node {self._task.name!r} put more than {buffer.most_unread} events into the stream without "
-                "letting anybody read them. `await runtime.flush()` between them: it waits for the readers."
-            )
