@@ -1,13 +1,18 @@
-"""A run that several readers follow, for tests of streams."""
+"""Runs that readers follow, and bodies that have something to tell, for tests of streams."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from perdure.constants import START
 from perdure.data import Durability
+from perdure.graph.state import StateGraph
 from perdure.pregel.events.buffer import Buffer, Reader
 from perdure.pregel.graph import Pregel
 from perdure.pregel.run.begin import run_graph
+from perdure.runtime import get_runtime, get_stream_writer
+from tests.unit.pregel.graphs import Action, Log
 
 
 class Followed:
@@ -39,3 +44,37 @@ async def read(reader: Reader, into: list[Any]) -> None:
     """Read to the end."""
     while batch := await reader.batch():
         into.extend(batch)
+
+
+def writes(count: int) -> Action:
+    """Make a body that puts events without awaiting anything."""
+
+    async def body(state: Any) -> None:
+        write = get_stream_writer()
+        for number in range(count):
+            write(number)
+
+    return body
+
+
+def flushes(count: int, every: int = 1) -> Action:
+    """Make a body that lets readers take its events."""
+
+    async def body(state: Any) -> None:
+        runtime = get_runtime()
+        for number in range(count):
+            if number % every == 0:
+                await runtime.flush()
+            runtime.stream_writer(number)
+
+    return body
+
+
+def node(action: Callable[..., Any]) -> Pregel:
+    """Make a graph of one node."""
+    return StateGraph(Log).add_node("a", action).add_edge(START, "a").compile()
+
+
+async def custom(graph: Pregel, **more: Any) -> list[Any]:
+    """Return all "custom" events of a run."""
+    return [event async for event in graph.astream({}, stream_mode="custom", **more)]
