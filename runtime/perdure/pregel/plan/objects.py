@@ -1,4 +1,4 @@
-"""Objects that say what they hold, by the annotations of their class, taken as mappings of state keys."""
+"""Objects of annotated classes as mappings of state keys."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from perdure.errors import InvalidUpdateError
 
 
 def is_annotated(value: object) -> bool:
-    """Whether the class of `value`, or one that it is derived from, has annotations."""
+    """Return True if the class of `value`, or one of its bases, has annotations."""
     return any(get_annotations(cls) for cls in type(value).__mro__)
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """What an object of an annotated class writes, by name.
+    """Return the attributes that an object of an annotated class writes, by name.
 
-    A pydantic model writes the fields that were set. Any other object writes its annotated attributes;
-    one that is None only where the class does not say that None is what it starts from.
+    A pydantic model writes the fields that were set. Any other object writes its annotated attributes. It
+    writes None only to an attribute whose default is another value.
     """
     if isinstance(value, BaseModel):
         set_ = value.model_fields_set
@@ -33,7 +33,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    """The annotated names of a class and those above it, with what each starts from; None: nothing."""
+    """Return the annotated names of a class and its bases with their defaults; None without a default."""
     if dataclasses.is_dataclass(cls):
         return {
             field.name: field.default_factory
@@ -49,12 +49,16 @@ def _defaults(cls: type) -> dict[str, Any]:
 
 
 def mapping_of(graph: str, given: Any) -> Mapping[str, Any]:
-    """An input as a mapping of state keys. Raises InvalidUpdateError if it is neither that nor annotated."""
-    if type(given) is dict or isinstance(given, Mapping):  # the first costs next to nothing
+    """Return an input as a mapping of state keys.
+
+    Raises:
+        InvalidUpdateError: the input is neither a mapping nor an object of an annotated class.
+    """
+    if type(given) is dict or isinstance(given, Mapping):  # the first test costs next to nothing
         return given
     if is_annotated(given) and not isinstance(given, Command | Send):
         return attributes(given)
     raise InvalidUpdateError(
-        f"Expected dict, got {given!r}: the input of graph {graph!r} is a mapping of its state's "
-        f"keys, not {type(given).__name__}; None resumes a stored thread."
+        f"Expected dict, got {given!r}: the input of graph {graph!r} is a mapping of state keys, "
+        f"not {type(given).__name__}. Pass None to continue a stored thread."
     )

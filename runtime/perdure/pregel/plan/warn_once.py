@@ -7,7 +7,7 @@ from typing import Final
 from perdure.pregel.plan.plan import Plan
 
 MOST: Final = 1_000
-"""Warnings given in all: names made up while a program runs must not fill its memory."""
+"""Warnings that are given in total. Without a bound, names made up by a running program fill its memory."""
 
 
 class WarnOnce:
@@ -19,7 +19,7 @@ class WarnOnce:
         self._told: set[tuple[str, str, str, str]] = set()
 
     def is_new(self, plan: Plan, node: str, what: str) -> bool:
-        """Return whether `what` was not yet said of a node, and note that it is now."""
+        """Return True if `what` was not said of this node before, and remember it."""
         key = (plan.name, plan.signature, node, what)
         if key in self._told or len(self._told) >= MOST:
             return False

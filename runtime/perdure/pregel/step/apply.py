@@ -1,4 +1,4 @@
-"""Merging a superstep's writes into the state, in one documented order."""
+"""The merge of a superstep's writes into the state, in one defined order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _path(outcome: Outcome) -> tuple[str | int, ...]:
 
 
 class Applied(NamedTuple):
-    """What a superstep did to the channels.
+    """The changes that a superstep made to the channels.
 
     Attributes:
-        changed: every channel that is not what it was.
-        updated: those of them that were written to, or released because nothing else was left to do; they
-            drive the next superstep.
+        changed: all channels that changed.
+        updated: the changed channels that can start tasks of the next superstep: they were written to, or
+            released because nothing else was left to do.
     """
 
     changed: set[str]
@@ -39,21 +39,22 @@ def apply(
     stored: bool = True,
     real: bool = True,
 ) -> Applied:
-    """Merge the writes of finished tasks: nodes in the order of their names, then Sends in theirs.
+    """Merge the writes of tasks into the state.
 
-    A task whose error handler took over counts as one that wrote nothing.
+    Nodes come first, in the order of their names; then Sends, in the order in which they were sent. A task
+    whose error handler took over wrote nothing. If the writes start no task, the deferred channels are
+    released.
 
-    If nothing that was written starts a task, what waits for that is released.
+    All changed channels get one new version, named after the checkpoint that will hold them. If a channel
+    refuses its writes (InvalidUpdateError), or its reducer raises, all values and versions are restored,
+    except values that are never stored.
 
-    Every channel that changes gets the same new version, named after the checkpoint that will
-    hold it. If a channel refuses what was written to it (InvalidUpdateError), or its reducer
-    raises, the values and versions are as they were, but for values that are never stored.
-
-    Of a thread that is not `stored` nothing is read again: it has no versions, and nobody knows what was
-    seen of them; when a channel refuses, it is of no more use.
-
-    Writes that no superstep made are not `real`: they clear nothing that they do not write to, and
-    release nothing.
+    Args:
+        checkpoint_id: the id of the checkpoint that will hold the result.
+        stored: False for a thread that no saver stores. It has no versions, because nothing is read again,
+            and it is not restored after an error, because nothing can continue it.
+        real: False for writes that no superstep made. They clear no transient channel, lower no trigger and
+            release nothing.
     """
     if len(outcomes) == 1:
         [only] = ordered = outcomes
@@ -69,8 +70,9 @@ def apply(
         if real and state.plan.deferred and not _starts_anything(state, updated):
             updated = list(dict.fromkeys(updated + _release(state, before)))
     except BaseException:
-        for name, stored in reversed(before or ()):
-            state.restore(name, stored)
+        # In reverse, because a channel may have been noted twice: its first note is the one that counts.
+        for name, value in reversed(before or ()):
+            state.restore(name, value)
         raise
     changed.update(updated, lowered)
     if lowered:
@@ -86,7 +88,7 @@ def apply(
 
 
 def release(state: ThreadState, checkpoint_id: str) -> set[str]:
-    """Let the channels that wait for it know that nothing is left to do; returns those that changed."""
+    """Release the deferred channels, because nothing else is left to do. Return those that changed."""
     changed = set(_release(state, None))
     if changed:
         _set_versions(state, state.next_version(checkpoint_id), changed)
@@ -94,9 +96,9 @@ def release(state: ThreadState, checkpoint_id: str) -> set[str]:
 
 
 def _set_versions(state: ThreadState, version: str, changed: set[str]) -> None:
-    """Give the changed channels their version; one that holds nothing to be stored any more has none.
+    """Give the changed channels a version, and take it from those that hold no value to store.
 
-    So a stored version always has a stored value, and one that is lost is not taken for an empty one.
+    Then every stored version has a stored value, and a lost value is not mistaken for an empty channel.
     """
     plain, versions = state.plan.plain, state.versions
     for name in changed:
@@ -109,7 +111,10 @@ def _set_versions(state: ThreadState, version: str, changed: set[str]) -> None:
 def _consume(
     state: ThreadState, outcomes: Sequence[Outcome], before: list[tuple[str, Any]] | None
 ) -> set[str]:
-    """Let the barriers that triggered tasks know it, before anything new is written to them."""
+    """Tell barriers that the tasks which they triggered have run. Return the barriers that changed.
+
+    This precedes all new writes, which count for the barrier's next round.
+    """
     barriers = state.plan.barriers
     triggers = {trigger for ran in outcomes for trigger in ran.task.triggers if trigger in barriers}
     if before is not None:
@@ -118,7 +123,7 @@ def _consume(
 
 
 def _starts_anything(state: ThreadState, updated: Sequence[str]) -> bool:
-    """Whether these channels start a task in the next superstep."""
+    """Return True if the updated channels start a task in the next superstep."""
     if TASKS in updated:
         return True
     plan = state.plan
@@ -135,7 +140,7 @@ def _can_read(state: ThreadState, spec: NodeSpec) -> bool:
 
 
 def _release(state: ThreadState, before: list[tuple[str, Any]] | None) -> list[str]:
-    """Let the channels that wait for it know that nothing is left to do; returns those that changed."""
+    """Release the deferred channels and return those that changed, like `release`, but without versions."""
     deferred = sorted(state.plan.deferred)
     if before is not None:
         before.extend((name, state.stored(name)) for name in deferred)
@@ -169,9 +174,11 @@ def _write(
     preview: dict[str, BaseChannel[Any, Any]] | None,
     before: list[tuple[str, Any]] | None,
 ) -> list[str]:
-    """Give each channel its writes; returns those that changed, and leaves in `before` what they were.
+    """Give each channel its writes and return the channels that changed.
 
-    A preview of the only task's writes is already what comes of them.
+    Args:
+        preview: the channels after the writes, if a superstep's only task has computed them already.
+        before: collects the former value of each channel; None if nothing will be restored.
     """
     updated = []
     for name, values in grouped.items():
@@ -192,6 +199,6 @@ def _write(
 
 
 def _writers(outcomes: Sequence[Outcome], name: str) -> str:
-    """Who wrote to a channel, in the order of merging; a node that was sent to several times, once."""
+    """Name the nodes that wrote to a channel, each once, in the order of merging."""
     writers = [ran.task.name for ran in outcomes for written, _ in ran.writes if written == name]
     return ", ".join(map(called, dict.fromkeys(writers)))

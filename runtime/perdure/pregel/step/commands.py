@@ -1,6 +1,7 @@
-"""Commands as inputs: their writes are kept beside a checkpoint, and applied whenever that is read.
+"""Commands as inputs: their writes are kept beside a checkpoint, and merged whenever that is read.
 
-So the tasks that the thread had left to do keep their ids, and what of them is stored already stays theirs.
+A command makes no checkpoint of its own. So the tasks that the thread has left to do keep their ids, and
+results that are stored under these ids stay valid.
 """
 
 from __future__ import annotations
@@ -22,34 +23,38 @@ from perdure.pregel.step.task import Superstep, Task, Writes
 from perdure.pregel.step.writes import writes_of
 
 INPUT_SPEC: Final = NodeSpec(name=INPUT, action=lambda given: given, calling=Calling.INPUT, triggers=())
-"""The pseudo node that inputs are attributed to."""
+"""The virtual node to which the writes of inputs are attributed."""
 
 _PREFIX: Final = "00000000-0000-0000-0000-"
-"""Of the task ids under which commands are kept; the rest names the run, so that none is kept twice."""
+"""The beginning of the task ids under which commands are kept. The rest identifies the run, so that a run
+that is continued after a crash does not keep its command twice."""
 
 
 def check_command(plan: Plan, command: Command, *, stored: bool) -> None:
-    """Refuse, before anything is touched, a command that means nothing here."""
+    """Refuse a command that cannot be an input of this graph, before anything is touched."""
     if command.graph is not None:
         raise InvalidUpdateError(
-            f"There is no parent graph: a Command with graph={command.graph!r} is for a node of a graph that "
-            f"runs below another. Leave `graph` out of an input to graph {plan.name!r}."
+            f"There is no parent graph: the input of graph {plan.name!r} is a Command with "
+            f"graph={command.graph!r}, which only a node of a child graph can return. Leave `graph` out."
         )
     if command.resume is not MISSING and not stored:
         raise NoCheckpointerError(
-            f"Cannot use Command(resume=...) without checkpointer: graph {plan.name!r} keeps nothing that "
+            f"Cannot use Command(resume=...) without checkpointer: graph {plan.name!r} stores nothing that "
             "could be resumed. Compile it with compile(checkpointer=...)."
         )
     if command.resume is MISSING and command.update is None and not command.goto:
         raise EmptyInputError(
-            "Received empty Command input: it has neither update, nor resume, nor goto. To go on with what "
-            "the thread has left to do, pass None."
+            f"Received empty Command input: the Command for graph {plan.name!r} has neither update, resume "
+            "nor goto. Pass None to continue the thread."
         )
     command_writes(plan, command)
 
 
 def recorded(given: Any) -> Any:
-    """Return an input as a claim records it. Other inputs are mappings, so a Command may be a tuple."""
+    """Return an input as a claim records it: a Command as a tuple, any other input as it is.
+
+    No other input is a tuple, so `given` can tell them apart.
+    """
     if not isinstance(given, Command):
         return given
     parts = (given.update, given.goto)
@@ -57,7 +62,7 @@ def recorded(given: Any) -> Any:
 
 
 def given(recorded: Any) -> Any:
-    """Return an input from its record."""
+    """Restore an input from its record."""
     if not isinstance(recorded, tuple):
         return recorded
     update, goto, *resume = recorded
@@ -65,17 +70,17 @@ def given(recorded: Any) -> Any:
 
 
 def only_resumes(given: Any) -> bool:
-    """Return whether an input brings nothing but the wish to go on."""
+    """Return True if an input has no update and no destination, so that it can only continue a thread."""
     return given is None or (isinstance(given, Command) and given.update is None and not given.goto)
 
 
 def command_writes(plan: Plan, command: Command) -> Writes:
-    """Return what a command writes, as if a node had returned it."""
+    """Return the writes of a command, as if a node had returned it."""
     return writes_of(plan, INPUT_SPEC, Command(update=command.update, goto=command.goto))
 
 
 def input_task(superstep: Superstep) -> Task:
-    """Return the pseudo task that an input's writes belong to."""
+    """Return the virtual task to which an input's writes belong."""
     return Task(INPUT_SPEC, (PULL, INPUT), (), None, superstep)
 
 
@@ -85,7 +90,7 @@ def command_id(run_id: str) -> str:
 
 
 def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
-    """Return the writes of the commands kept beside a checkpoint, in their order, by the id of each."""
+    """Return the writes of the commands that are kept beside a checkpoint, by task id, oldest first."""
     kept: dict[str, Writes] = {}
     for task_id, channel, value in pending:
         if task_id.startswith(_PREFIX):
@@ -96,13 +101,14 @@ def kept_commands(pending: Sequence[PendingWrite]) -> dict[str, Writes]:
 def apply_command(
     state: ThreadState, superstep: Superstep, writes: Writes, checkpoint_id: str
 ) -> tuple[Finished, set[str]]:
-    """Merge what one command wrote; what the thread had left to do, it still has.
+    """Merge the writes of one command into the state. Tasks that the thread had left to do stay due.
 
-    Several are merged one after the other, as they came: each may write to a key that takes one value.
-    To go to a node that is about to run anyway adds nothing: its task stays what it is, and so what of it is
-    stored already counts.
+    Several commands are merged one by one, because each may write to a key that takes one value.
+    A goto to a node that is due anyway is dropped: the node's task keeps its triggers and thereby its id,
+    and a result that is stored under this id stays valid.
 
-    Returns the writes as an outcome, and the channels that changed.
+    Returns:
+        The merged writes as an outcome, and the channels that changed.
     """
     due = {branch_channel(name) for name in fired_anywhere(state.plan, state)}
     merged = [write for write in _known(state.plan, writes) if write[0] not in due]
@@ -118,7 +124,7 @@ def apply_command(
 
 
 def _known(plan: Plan, writes: Writes) -> Writes:
-    """Return the writes without those to channels and nodes that the graph does not have any more."""
+    """Return the writes without those to channels and nodes that the graph no longer has."""
     known: Writes = []
     for name, value in writes:
         if name == TASKS:

@@ -1,4 +1,4 @@
-"""Several failures at once, errors beside signals, and the notes that errors carry."""
+"""Failures: several at once, errors mixed with signals, and the notes that errors carry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure.errors import GraphBubbleUp, failures_of
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an error, even if its class lets nobody set attributes."""
+    """Add a note to an error, even if its class forbids to set attributes."""
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
         notes.append(note)
@@ -17,7 +17,12 @@ def add_note(error: BaseException, note: str) -> None:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """Return the signal in an error group that holds nothing else; else the error, without its signals."""
+    """Reduce an error group that contains signals.
+
+    Returns:
+        The first signal of a group that contains only signals; a group that also contains errors, without
+        its signals; any other error as it is.
+    """
     if not isinstance(error, BaseExceptionGroup):
         return error
     signals, errors = error.split(GraphBubbleUp)
@@ -27,7 +32,7 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors in a group and in the groups inside it; an error that is no group, itself."""
+    """Yield the errors in a group and in its inner groups. Yield an error that is not a group as it is."""
     if isinstance(error, BaseExceptionGroup):
         for part in error.exceptions:
             yield from leaves(part)
@@ -36,13 +41,13 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def first_failure(failures: Sequence[tuple[str, BaseException]]) -> BaseException:
-    """Return the failure that stops a run, with the others attached.
+    """Return the failure that stops a run, with the other failures attached.
 
-    It is the first error. A signal counts only where there is no error, and before both comes what ends
-    programs, such as KeyboardInterrupt.
+    An exception that ends programs, such as KeyboardInterrupt, comes before all errors, and an error comes
+    before all signals. Among equals, the first one is returned.
 
     Args:
-        failures: pairs of a node's name and what it raised, the first one first.
+        failures: pairs of a node's name and its exception, in the order in which they were raised.
     """
     _, first = min(failures, key=lambda pair: _rank(pair[1]))
     attach(first, [(name, error) for name, error in failures if not isinstance(error, GraphBubbleUp)])
@@ -56,7 +61,7 @@ def _rank(error: BaseException) -> int:
 
 
 def attach(first: BaseException, others: Iterable[tuple[str, BaseException]]) -> None:
-    """Attach the other errors of a superstep to the first, for `failures_of` and as notes with the node."""
+    """Attach the other errors of a superstep to the first: for `failures_of`, and as notes with the node."""
     siblings = list(failures_of(first)[1:])
     known = {id(first), *map(id, siblings)}
     for name, error in others:

@@ -10,27 +10,27 @@ from perdure.constants import NAMESPACE_END, NAMESPACE_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """The place of a graph below the graphs that run it; the root's text is empty.
+    """The place of a graph below the graphs that run it.
 
     Attributes:
-        text: `node:task_id` for each task above, joined by `|`, as it is stored. A node's second child graph
-            has a part `|1` more, its third `|2`.
+        text: the namespace as it is stored: `node:task_id` of each task above, joined by `|`. A task's second
+            child graph has another part `|1`, its third `|2`. Empty for the root.
     """
 
     text: str = ""
 
     def child(self, name: str, task_id: str) -> Namespace:
-        """Return the place of what runs below a task of this graph."""
+        """Return the namespace below a task of this graph."""
         own = f"{name}{NAMESPACE_END}{task_id}"
         return Namespace(f"{self.text}{NAMESPACE_SEPARATOR}{own}" if self.text else own)
 
     def call(self, ordinal: int) -> Namespace:
-        """Return the place of a task's child graph number `ordinal`, counted from 0."""
+        """Return the namespace of a task's child graph number `ordinal`, counted from 0."""
         return Namespace(f"{self.text}{NAMESPACE_SEPARATOR}{ordinal}") if ordinal else self
 
     @property
     def parent(self) -> Namespace | None:
-        """The place of the graph around this one; None for the root."""
+        """The namespace of the parent graph; None for the root."""
         parts = self.text.split(NAMESPACE_SEPARATOR) if self.text else []
         while parts and parts[-1].isdigit():
             parts.pop()
@@ -38,12 +38,12 @@ class Namespace:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The parts of the text: a node and a task id each, or an ordinal; as events show it."""
+        """The parts of the text, as events show them: each a node with its task id, or an ordinal."""
         return tuple(self.text.split(NAMESPACE_SEPARATOR)) if self.text else ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The nodes from the root down to here, without their task ids."""
+        """The nodes on the way from the root to this namespace, without their task ids."""
         parts = self.text.split(NAMESPACE_SEPARATOR) if self.text else ()
         return tuple(part.partition(NAMESPACE_END)[0] for part in parts if not part.isdigit())
 

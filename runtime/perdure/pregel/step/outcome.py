@@ -1,14 +1,14 @@
 """Outcomes: the ways in which a task can end.
 
     Outcome
-    ├── Finished  it wrote something, or nothing
-    ├── Failed    its node raised an error, which another task may handle
-    ├── Waiting   its node raised a signal that is not an error: it waits
-    ├── Left      it has a command for a graph around its own
-    └── Stopped   it did not come to its end
+    ├── Finished  its node returned
+    ├── Failed    its node raised an error; an error handler may run in its place
+    ├── Waiting   its node raised a signal: it cannot go on yet
+    ├── Left      its node returned a command for a parent graph
+    └── Stopped   it was cancelled, or never began
 
-Match on them exhaustively, ending in `assert_never`: then a new outcome fails type checking everywhere
-until it is handled. Whatever the outcome, `writes` holds what the task wrote: nothing unless it finished.
+Match on all of them and end the match in `assert_never`: then a new outcome fails type checking until every
+match handles it. Every outcome has `writes`, which are empty unless the task finished.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from perdure.pregel.step.task import Task, Writes
 NO_PREVIEW: Final = Preview({}, {})
 
 StoppedBy = Literal["sibling", "deadline", "drain", "caller"]
-"""The cause of a task's early end: a sibling's failure, a time limit of its superstep, the request to end
-soon, or the cancellation of the run."""
+"""The cause of a task's early end: the failure of a sibling, the time limit of the superstep, a request to
+drain, or the cancellation of the run."""
 
 
 class Finished(NamedTuple):
     """The end of a task whose node returned.
 
     Attributes:
-        writes: the writes to channels, in their order.
-        routed: how many of them precede those of its conditional edges.
-        preview: the state keys as the task's own writes leave them, made for its conditional edges.
-        restored: whether the writes come from the saver, not from a node that ran now.
+        writes: the node's update and destinations, then the writes of its conditional edges.
+        routed: the number of writes that precede those of conditional edges.
+        preview: the state keys after the task's own writes, computed for its conditional edges.
+        restored: True if the writes come from the saver, not from a node that ran now.
     """
 
     task: Task
@@ -48,8 +48,8 @@ class Failed(NamedTuple):
     """The end of a task whose node raised an error.
 
     Attributes:
-        handler: the task that runs in its place and has its own outcome; None: the error stops the run.
-        restored: whether the failure comes from the saver.
+        handler: the task that runs in its place and has an outcome of its own. None: the error stops the run.
+        restored: True if the failure comes from the saver.
     """
 
     task: Task
@@ -63,7 +63,7 @@ class Failed(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """The end of a task whose node raised a signal that it cannot go on yet."""
+    """The end of a task whose node raised a signal because it cannot go on yet."""
 
     task: Task
     signal: GraphBubbleUp
@@ -74,7 +74,7 @@ class Waiting(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The end of a task that has a command for a graph around its own."""
+    """The end of a task whose node returned a command for a parent graph."""
 
     task: Task
     command: ParentCommand
@@ -102,9 +102,10 @@ class Ran(NamedTuple):
     """The end of a superstep's tasks.
 
     Attributes:
-        outcomes: one for each task and each error handler, in the order in which they came.
-        finished: whether every task has finished, or its handler has: the superstep can be applied.
-        cut_short: the cancellation of the run, or a TimeoutError, for the caller to raise; None without one.
+        outcomes: one for each task and each error handler, in the order in which they ended.
+        finished: True if every task or its error handler has finished, so that the superstep can be applied.
+        cut_short: the exception that ended the superstep early, for the caller to raise: the cancellation of
+            the run or a TimeoutError.
     """
 
     outcomes: Sequence[Outcome]
@@ -113,7 +114,7 @@ class Ran(NamedTuple):
 
 
 def raised_by(outcome: Outcome) -> BaseException | None:
-    """Return what stops a run whose task ended so; None if its superstep can still be applied."""
+    """Return the exception that an outcome stops its run with; None if it has none."""
     match outcome:
         case Failed(handler=None):
             return outcome.error
@@ -128,7 +129,7 @@ def raised_by(outcome: Outcome) -> BaseException | None:
 
 
 def still_to_run(tasks: Sequence[Task], known: Iterable[Outcome]) -> list[Task]:
-    """Return the tasks without a known outcome, and handlers in place of those that have failed."""
+    """Return the tasks without a known outcome. An error handler takes the place of its failed task."""
     outcomes = {outcome.task: outcome for outcome in known}
     acting = []
     for task in tasks:

@@ -13,10 +13,10 @@ from perdure.pregel.step.task import Writes
 
 
 class Output:
-    """The keys that a run shows, and how states and writes look through them.
+    """The keys that a run shows, applied to states and to writes.
 
     Attributes:
-        keys: several keys, shown as a dict; or a single one, whose bare value is shown.
+        keys: several keys, shown as a dict, or a single key, shown as its bare value.
         names: these keys as a set.
     """
 
@@ -27,15 +27,17 @@ class Output:
         self.names = frozenset(names_of(keys))
 
     def of(self, state: ThreadState) -> Any:
-        """Return the output of a state, the reader's to change: containers are shallow copies."""
+        """Return the output of a state. Containers are shallow copies, which the reader may change."""
         if isinstance(self.keys, str):
             return shallow_copy(state.value(self.keys, None))
         return state.select(self.keys)
 
     def update(self, writes: Writes) -> Any:
-        """Return a task's part of the output: a dict, None, or a list of dicts if a key was written twice.
+        """Return the part of the output that a task wrote. Containers are shallow copies.
 
-        Of an output that is one bare value, that value. Containers are copies, the reader's to change.
+        Returns:
+            For several keys, a dict, or a list of dicts if a key was written more than once. For a single
+            key, its value, or a list of its values. None if no key was written.
         """
         if isinstance(self.keys, str):
             values = [shallow_copy(value) for key, value in writes if key == self.keys]
@@ -51,5 +53,5 @@ class Output:
 
 @lru_cache(maxsize=1_024)
 def output_of(keys: str | tuple[str, ...]) -> Output:
-    """Return the output of these keys, which most runs of a graph share."""
+    """Return the output of these keys. Most runs of a graph share one, so it is cached."""
     return Output(keys)

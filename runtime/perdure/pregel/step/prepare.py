@@ -1,4 +1,4 @@
-"""Which tasks run now: a function of the state, never of timing."""
+"""The preparation of a superstep: its tasks as a function of the state, never of timing."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def prepare(
     *,
     build: bool = True,
 ) -> list[Task]:
-    """The tasks of the next superstep: Sends in the order of sending, then nodes by name.
+    """Return the tasks of the next superstep: Sends in the order of sending, then nodes by name.
 
     Args:
-        updated: the channels that the last superstep wrote to, if that is known; else every
-            node is looked at, and those that run come in the order in which they were added.
-        build: whether inputs are made as the nodes' schemas have them, which may fail; who only looks at
-            a thread needs none.
+        updated: the channels that the last superstep wrote to. None if they are not known: then every node
+            is examined, and the nodes come in the order in which they were added.
+        build: False to leave inputs that have a schema unbuilt, for a caller that only looks at a thread.
+            Building can fail, because the schema may refuse the state.
     """
     if updated is None:
         fired = fired_anywhere(plan, state)
@@ -58,7 +58,7 @@ def prepare(
 
 
 def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep, build: bool = True) -> Any:
-    """The node's input; MISSING where it reads one channel, and that is empty."""
+    """Return a node's input; MISSING if the node reads a single channel and that is empty."""
     reader = spec.reader
     if not build and (reader is None or reader.bare is None):
         return None
@@ -70,7 +70,10 @@ def _given(spec: NodeSpec, state: ThreadState, superstep: Superstep, build: bool
 
 
 def _fired_by(plan: Plan, state: ThreadState, updated: Iterable[str]) -> dict[str, list[str]]:
-    """Nodes with a trigger among `updated`: their versions are new, so nobody can have seen them."""
+    """Return the nodes that the updated channels trigger, each with these triggers.
+
+    Versions need no comparison: those of updated channels are new, so no node has seen them.
+    """
     fired: dict[str, list[str]] = {}
     for channel in updated:
         names = plan.triggered.get(channel)
@@ -85,7 +88,7 @@ def _fired_by(plan: Plan, state: ThreadState, updated: Iterable[str]) -> dict[st
 
 
 def fired_anywhere(plan: Plan, state: ThreadState) -> dict[str, list[str]]:
-    """Nodes with an available trigger of a version that they have not seen."""
+    """Return the nodes with an available trigger whose version they have not seen, and these triggers."""
     fired: dict[str, list[str]] = {}
     if not state.versions:
         return fired
@@ -108,7 +111,8 @@ def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
         if spec is None:
             raise MissingNodeError(
                 f"The thread holds a Send to node {send.node!r}, which graph {plan.name!r} does not have. "
-                f"Its nodes are: {', '.join(name for name in plan.nodes if name != START)}."
+                f"Its nodes are: {', '.join(name for name in plan.nodes if name != START)}. If the node was "
+                f"renamed, compile the graph with renamed={{{send.node!r}: '<new name>'}}."
             )
         if send.timeout is not None:
             policies = replace(spec.policies or _NO_POLICIES, timeout=timeout_policy(send.timeout))
@@ -118,15 +122,15 @@ def _sent(plan: Plan, state: ThreadState, superstep: Superstep) -> list[Task]:
 
 
 def given_again(state: ThreadState, task: Task) -> Any:
-    """The task's input, made anew; what is done to it does not show in the next one made.
+    """Make a task's input anew, so that changes to an earlier one do not show.
 
-    An error handler's is that of the node which has failed.
+    An error handler gets the input of the node that has failed.
     """
     kind, place, *_ = task.path
     if kind == PULL:
         spec = task.spec if task.handles is None else state.plan.nodes[task.handles.node]
         return _given(spec, state, task.superstep)
     arg = state.channels[TASKS].get()[place].arg
-    if type(arg) is dict:  # a state, or part of one: what a node is given of that are copies, key by key
+    if type(arg) is dict:  # a state or a part of one, of which nodes get every value as a copy
         return {key: shallow_copy(value) for key, value in arg.items()}
     return shallow_copy(arg)

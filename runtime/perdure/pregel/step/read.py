@@ -1,4 +1,4 @@
-"""What a node or a path is given."""
+"""The inputs of nodes and paths, read from the state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def read(
     superstep: Superstep,
     written: Mapping[str, Any] = _NOTHING,
 ) -> Any:
-    """The state as `reader` has it, with the values in `written` in place of the state's.
+    """Return the input that `reader` makes of the state, with the values in `written` instead of the state's.
 
-    MISSING, where a single channel is read that has no value.
+    Returns MISSING if the reader takes a single channel that has no value.
     """
     if reader is None:
         return state.read_after(written) if written else state.read()

@@ -1,4 +1,4 @@
-"""A thread's state while it is worked on: values, triggers, versions, and who has seen which."""
+"""The state of a thread during a run: values, triggers, versions, and the versions that nodes have seen."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 class Preview(NamedTuple):
-    """The state keys that a task wrote to, as its own writes leave them."""
+    """The state keys that a task wrote to, as they are after its own writes."""
 
     values: dict[str, Any]
     channels: dict[str, BaseChannel[Any, Any]]
 
 
 class ThreadState:
-    """Everything that `prepare` reads and `apply` changes.
+    """The state that `prepare` reads and `apply` changes.
 
-    Of most channels there is nothing to keep but a value, or whether they are raised; they have no
-    channel object here, and the plan's is only asked to refuse what it does not take.
+    Most channels have only a value (`plan.plain`), or are raised or not (`plan.triggers`). They have no
+    channel object of their own: `values` and `raised` hold them, and the plan's channel object only refuses
+    writes that it does not take.
 
     Attributes:
-        values: the state keys that have a value; reading the state costs one dict copy.
+        values: the state keys that have a value. Reading the state costs one copy of this dict.
         raised: the triggers that are set. The next superstep lowers them.
-        channels: the plan's until they are first written to, then this thread's own.
-        containers: those of `values` that are mutable containers, and so are copied when read.
-        transient: channels that hold a value which the next superstep clears.
-        counter: the greatest counter of any version.
+        channels: the plan's channels until they are first written to, then this thread's own.
+        containers: the keys of `values` with a mutable container, which is copied when it is read.
+        transient: the channels with a value that the next superstep clears.
+        versions: the version of each channel that has a value to store.
+        seen: by node, the versions of its triggers with which it has run.
+        counter: the greatest counter of all versions.
     """
 
     __slots__ = (
@@ -67,19 +70,20 @@ class ThreadState:
 
     @classmethod
     def load(cls, plan: Plan, checkpoint: Checkpoint) -> ThreadState:
-        """The state that a checkpoint holds. Channels that the graph no longer has are left behind.
+        """Return the state that a checkpoint holds, without channels that the graph no longer has.
 
-        Raises InvalidPayloadError if a value is missing: a lost Send or trigger would look like nothing
-        left to do.
+        Raises:
+            InvalidPayloadError: a value is missing. Without this error, a thread whose Send or trigger was
+                lost would seem to have nothing left to do.
         """
         state = cls(plan)
         values = checkpoint["channel_values"]
         for name, version in checkpoint["channel_versions"].items():
             if name not in values:
                 raise InvalidPayloadError(
-                    f"Checkpoint {checkpoint['id']} says that channel {name!r} has a value of version "
-                    f"{version}, but there is none. Rows of this thread were deleted by something other than "
-                    "the saver."
+                    f"Checkpoint {checkpoint['id']} lists channel {name!r} with version {version}, but its "
+                    "value is not stored: something other than the saver has deleted rows of this thread. "
+                    "Restore them from a backup, or go on from an earlier checkpoint."
                 )
             if name in plan.channels:
                 state.restore(name, values[name] if name in plan.deferred else released(values[name]))
@@ -92,7 +96,7 @@ class ThreadState:
     # One channel
 
     def available(self, name: str) -> bool:
-        """Whether the channel has a value, or is raised."""
+        """Return True if the channel has a value or is raised."""
         if name in self.plan.triggers:
             return name in self.raised
         if name in self.plan.plain:
@@ -100,7 +104,7 @@ class ThreadState:
         return self.channels[name].is_available()
 
     def stored(self, name: str) -> Any:
-        """What to store of a channel; MISSING where there is nothing."""
+        """Return the value to store for a channel; MISSING if there is none."""
         if name in self.plan.triggers:
             return None if name in self.raised else MISSING
         if name in self.plan.plain:
@@ -108,7 +112,7 @@ class ThreadState:
         return self.channels[name].checkpoint()
 
     def restore(self, name: str, stored: Any) -> None:
-        """Make a channel what it was when `stored` was made of it."""
+        """Set a channel to what it was when `stored` returned this value."""
         if name in self.plan.triggers:
             self.raised.discard(name) if stored is MISSING else self.raised.add(name)
         elif name not in self.plan.plain:
@@ -120,19 +124,19 @@ class ThreadState:
             self._drop(name)
 
     def write(self, name: str, values: Sequence[Any]) -> bool:
-        """Give a channel the writes of a superstep; returns whether it changed."""
+        """Give a channel the writes of a superstep. Return True if it changed."""
         plan = self.plan
         if name in plan.triggers:
             self.raised.add(name)
             return True
         if name in plan.plain:
             if len(values) != 1:
-                plan.channels[name].update(values)  # which refuses
+                plan.channels[name].update(values)  # raises InvalidUpdateError
             value = values[0]
             if type(value) in _SCALARS and name not in self.containers:
                 self.values[name] = value
             else:
-                self._hold(name, shallow_copy(value))  # whoever wrote it may go on changing theirs
+                self._hold(name, shallow_copy(value))  # the node that wrote it may go on changing its own
             return True
         changed = self._own(name).update(values)
         if changed:
@@ -140,19 +144,19 @@ class ThreadState:
         return changed
 
     def adopt(self, name: str, channel: BaseChannel[Any, Any]) -> None:
-        """Put a channel in place of the one there was."""
+        """Replace a channel."""
         self.channels[name] = channel
         self._refresh(name)
 
     def consume(self, name: str) -> bool:
-        """Tell a barrier that the task it triggered has run; returns whether it changed."""
+        """Tell a barrier that a task which it triggered has run. Return True if it changed."""
         changed = self._own(name).consume()
         if changed:
             self._refresh(name)
         return changed
 
     def finish(self, name: str) -> bool:
-        """Tell a channel that waits for it that nothing is left to do; returns whether it changed."""
+        """Tell a deferred channel that nothing else is left to do. Return True if it changed."""
         changed = self._own(name).finish()
         if changed:
             self._refresh(name)
@@ -164,7 +168,7 @@ class ThreadState:
         self._refresh(name)
 
     def lower(self, names: Set[str]) -> None:
-        """Take back triggers that were raised for a superstep which has run."""
+        """Lower triggers that were raised for a superstep which has run."""
         self.raised -= names
 
     def next_version(self, checkpoint_id: str) -> str:
@@ -173,7 +177,7 @@ class ThreadState:
         return make_version(self.counter, checkpoint_id)
 
     def value(self, name: str, default: Any = MISSING) -> Any:
-        """The value of any channel; the default where there is none. Not a copy."""
+        """Return the value of any channel, not a copy; `default` if there is none."""
         if name in self.plan.state_keys:
             return self.values.get(name, default)
         if not self.available(name):
@@ -181,13 +185,14 @@ class ThreadState:
         return None if name in self.plan.triggers else self.channels[name].get()
 
     def _own(self, name: str) -> BaseChannel[Any, Any]:
+        """Return a channel that this thread may change: the plan's own is copied first."""
         channel = self.channels[name]
         if channel is self.plan.channels[name]:
             channel = self.channels[name] = channel.copy()
         return channel
 
     def _refresh(self, name: str) -> None:
-        """Bring `values` and `transient` in step with a channel."""
+        """Update `values` and `transient` after a channel has changed."""
         channel = self.channels[name]
         available = channel.is_available()
         if available and channel.transient:
@@ -214,14 +219,14 @@ class ThreadState:
     # The whole state
 
     def read(self) -> dict[str, Any]:
-        """The whole state, the caller's to change: containers are shallow copies."""
+        """Return the whole state. Containers are shallow copies, which the caller may change."""
         view = self.values.copy()
         for key in self.containers:
             view[key] = shallow_copy(view[key])
         return view
 
     def select(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Like `read`, of some keys."""
+        """Return some keys of the state, like `read`."""
         values = self.values
         view = {key: values[key] for key in keys if key in values}
         for key in self.containers:
@@ -230,7 +235,7 @@ class ThreadState:
         return view
 
     def preview(self, writes: Iterable[tuple[str, Any]]) -> Preview:
-        """What `writes`, of one task, would make of the state keys they touch."""
+        """Return the state keys that one task writes to, as they would be after its writes."""
         plan = self.plan
         grouped: dict[str, list[Any]] = {}
         for key, value in writes:
@@ -248,7 +253,7 @@ class ThreadState:
         return preview
 
     def read_after(self, preview: Mapping[str, Any]) -> dict[str, Any]:
-        """Like `read`, with the values of a preview."""
+        """Return the whole state, like `read`, with the values of a preview."""
         view = self.read()
         for key, value in preview.items():
             view[key] = shallow_copy(value)

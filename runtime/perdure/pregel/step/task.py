@@ -1,4 +1,4 @@
-"""Supersteps and their tasks, as values."""
+"""Supersteps and their tasks as values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Writes = list[tuple[str, Any]]
 
 
 class Superstep(NamedTuple):
-    """The place of tasks in a run.
+    """The superstep that tasks belong to.
 
     Attributes:
         checkpoint_id: the checkpoint that the tasks are prepared from.
-        remaining: how many supersteps the recursion limit still allows, this one included.
-        resumed: whether some of the tasks may have run before, in a process that is gone.
+        remaining: the number of supersteps that the recursion limit still allows, this one included.
+        resumed: True if some of the tasks may have run before, in a process that is gone.
     """
 
     checkpoint_id: str
@@ -33,7 +33,7 @@ class Position(NamedTuple):
     """The checkpoint that a run stands on.
 
     Attributes:
-        source: "input", "loop" or "fork", as the checkpoint's metadata tell.
+        source: "input", "loop" or "fork", as in the checkpoint's metadata.
         step: the number of the superstep that led to it.
     """
 
@@ -43,7 +43,7 @@ class Position(NamedTuple):
 
 
 class FormerTask(NamedTuple):
-    """A task's identity while its thread was stored under other names of nodes."""
+    """The identity that a task had when its thread was stored under other names of nodes."""
 
     name: str
     path: tuple[str | int, ...]
@@ -61,16 +61,16 @@ class _Fields(NamedTuple):
 
 
 class Task(_Fields):
-    """One node to be run in one superstep. Tasks are compared by identity.
+    """One execution of a node in one superstep. Tasks are compared by identity.
 
-    A named tuple takes a quarter of the time of a frozen dataclass to make. Without slots of its own, it
-    can cache its id.
+    A named tuple is made in a quarter of the time of a frozen dataclass. This subclass has no slots, so that
+    a task can cache its id.
 
     Attributes:
-        path: its place in the schedule, and the order in which writes are merged.
-        input: what the node receives.
-        former: the identity that its id and namespace are made of, where the node was renamed since.
-        handles: for an error handler, the failure that it handles.
+        path: the place in the schedule, which is also the place in merge order.
+        input: the input of the node.
+        former: the identity that id and namespace are made of, if the node was renamed since it was stored.
+        handles: the failure that the task of an error handler handles.
     """
 
     __eq__ = object.__eq__
@@ -82,13 +82,13 @@ class Task(_Fields):
 
     @cached_property
     def id(self) -> str:
-        """A digest of checkpoint, namespace, step, node, path and triggers, computed when first asked for."""
+        """A digest of checkpoint, namespace, step, node, path and triggers, computed at first use."""
         step = self.superstep
         name, path, triggers = self.former or (self.name, self.path, self.triggers)
         return task_id(step.checkpoint_id, step.namespace.text, step.step, name, path_text(path), triggers)
 
     @cached_property
     def namespace(self) -> Namespace:
-        """The place of what runs below this task."""
+        """The namespace below this task, where its child graphs run."""
         name = self.name if self.former is None else self.former.name
         return self.superstep.namespace.child(name, self.id)

@@ -22,7 +22,7 @@ Pairs = Iterable[tuple[Any, Any]]
 
 
 def writes_of(plan: Plan, spec: NodeSpec, result: Any) -> Writes:
-    """Return the writes of a node that returned `result`: its update, then its gotos, then its edges."""
+    """Return the writes of a node that returned `result`: update, destinations, then static edges."""
     writes: Writes = []
     if spec.writer is not None:
         writes = spec.writer(result)
@@ -52,7 +52,7 @@ def _add(plan: Plan, node: str, result: Any, writes: Writes) -> None:
 
 
 def _pairs(plan: Plan, node: str, update: Any, *, of_command: bool) -> Pairs:
-    """An update as pairs of key and value; of a state that is a bare value, anything is one."""
+    """Return an update as pairs of key and value. For a state that is a bare value, it is the value."""
     if plan.bare and node != START:
         return ((ROOT, update),)
     if isinstance(update, Mapping):
@@ -73,17 +73,17 @@ def _are_pairs(update: Any) -> bool:
 
 
 def _attributes(plan: Plan, node: str, update: Any) -> Pairs:
-    """The attributes of an object that are keys of the state; what else it has is its own affair."""
+    """Return the attributes of an object that are state keys. Its other attributes are ignored."""
     written = [pair for pair in attributes(update).items() if pair[0] in plan.state_keys]
     if not written and not _shares_a_name(update, plan.state_keys):
         name = type(update).__name__
-        message = f"{_source(node)} returned a {name}, which has no attribute named as a key of the state"
+        message = f"{_source(node)} returned a {name}, none of whose attributes is a key of the state"
         _refuse_or_warn(plan, node, name, message)
     return written
 
 
 def _shares_a_name(update: Any, keys: frozenset[str]) -> bool:
-    """Whether an object that writes nothing could have."""
+    """Return True if an object has any attribute that is a state key, set or not."""
     return any(hasattr(update, key) for key in keys)
 
 
@@ -137,7 +137,10 @@ def _source(node: str) -> str:
 
 
 def _refuse_or_warn(plan: Plan, node: str, what: str, message: str, remedy: str = "") -> None:
-    """Once for each graph, node and key: a key that is misspelt is misspelt every time."""
+    """Raise InvalidUpdateError if the graph is strict; else warn that the write is dropped.
+
+    The warning is given once for each graph, node and key, because a misspelt key is misspelt every time.
+    """
     if plan.strict:
         raise InvalidUpdateError(f"{message}.{remedy}")
     if _warned.is_new(plan, node, what):
@@ -145,7 +148,7 @@ def _refuse_or_warn(plan: Plan, node: str, what: str, message: str, remedy: str 
 
 
 def refuse_unknown_keys(plan: Plan, given: Mapping[str, Any]) -> None:
-    """Raise InvalidUpdateError for an input that names a key which it may not write."""
+    """Raise InvalidUpdateError if an input has a key that inputs may not write."""
     for key in given:
         if key not in plan.input_keys:
             raise InvalidUpdateError(

@@ -149,7 +149,9 @@ async def test_an_object_that_has_nothing_of_the_state_is_warned_of() -> None:
         status: int = 200
 
     graph, _ = seeing(Data, name="response", returned=Response())
-    with pytest.warns(InvalidUpdateWarning, match="'a' returned a Response, which has no attribute named"):
+    with pytest.warns(
+        InvalidUpdateWarning, match="'a' returned a Response, none of whose attributes is a key of the state"
+    ):
         await graph.ainvoke({"x": 1})
 
     strict = Pregel.from_plan(dataclasses.replace(graph.plan, strict=True))

@@ -366,7 +366,7 @@ async def test_an_unknown_goto_is_refused_naming_the_nearest() -> None:
 async def test_a_goto_that_is_no_destination_is_refused() -> None:
     said = await refusal(Command(goto=[3]), InvalidUpdateError)
 
-    assert "Command.goto of the input gave 3 as a destination: expected a node's name, a Send, or END" in said
+    assert "Command.goto of the input has the destination 3. Expected a node's name, a Send or END" in said
 
 
 async def test_an_update_that_is_none_is_refused() -> None:

@@ -180,10 +180,10 @@ UNKNOWN: list[tuple[Any, str]] = [
     (Command(goto=START), "goes to '__start__', which is not a node"),
     (Command(goto=Send(END, {})), "Cannot send a packet to the END node"),
     (Send(END, {}), "Cannot send a packet to the END node"),
-    (Command(goto=[5]), r"Command\.goto of 'a' gave 5 as a destination"),
-    (Command(goto=5), r"Command\.goto of 'a' gave 5 as a destination"),
-    (Command(goto=None), r"Command\.goto of 'a' gave None as a destination"),
-    (Command(goto=[None]), r"Command\.goto of 'a' gave None as a destination"),
+    (Command(goto=[5]), r"Command\.goto of 'a' has the destination 5\."),
+    (Command(goto=5), r"Command\.goto of 'a' has the destination 5\."),
+    (Command(goto=None), r"Command\.goto of 'a' has the destination None\."),
+    (Command(goto=[None]), r"Command\.goto of 'a' has the destination None\."),
 ]
 
 
@@ -246,14 +246,14 @@ WRONG_PATHS: list[tuple[Callable[[Any], Any], Any, str]] = [
         None,
         "Conditional edge 'condition' of 'a' goes to 'bb', which is not a node. Did you mean 'b'",
     ),
-    (lambda s: 5, None, "Conditional edge 'condition' of 'a' gave 5 as a destination"),
+    (lambda s: 5, None, "Conditional edge 'condition' of 'a' has the destination 5."),
     (
         lambda s: "d",
         {"e": "b"},
-        "Conditional edge 'condition' of 'a' returned 'd', which its path_map does not have",
+        "Conditional edge 'condition' of 'a' returned 'd', which is not in its path_map",
     ),
-    (lambda s: END, ["b"], "which its path_map does not have: 'b'"),
-    (lambda s: {"b": 1}, ["b"], "which its path_map does not have: 'b'"),
+    (lambda s: END, ["b"], "which is not in its path_map. Return one of: 'b'"),
+    (lambda s: {"b": 1}, ["b"], "which is not in its path_map. Return one of: 'b'"),
     (lambda s: Send(END, {}), None, "Cannot send a packet to the END node"),
     (lambda s: Send("bb", {}), None, "goes to 'bb', which is not a node"),
 ]
