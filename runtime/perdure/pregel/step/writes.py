@@ -42,7 +42,7 @@ def _add(plan: Plan, node: str, result: Any, writes: Writes) -> None:
             for target in targets(result.goto):
                 writes.extend(destination(plan, node, "Command.goto", target))
         case Send():
-            writes.extend(destination(plan, node, "its return value", result))
+            writes.extend(destination(plan, node, "The return value", result))
         case list() | tuple() if any(isinstance(item, Command | Send) for item in result):
             for item in result:
                 if item is not None:

@@ -1,1 +1,1 @@
-"""Running the tasks of a superstep."""
+"""The work of a superstep: running its tasks to their outcomes."""

@@ -1,4 +1,4 @@
-"""The attempts of a node that has policies: each as if it were the first, until one succeeds."""
+"""The attempts of a node that has policies: each begins like the first, until one succeeds."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ async def attempted(
     given: Callable[[], Any],
     stopped: Callable[[], bool],
 ) -> Finished:
-    """Return the outcome of the first attempt that succeeds. Raises what the last one raised.
+    """Return the outcome of the first attempt that succeeds, or raise the error of the last one.
 
     Args:
-        once: makes one attempt.
-        given: makes the node's input anew: an attempt may change the one it gets.
-        stopped: whether the run was cancelled, so that nothing new may begin.
+        once: a function that makes one attempt.
+        given: a function that makes the node's input anew, because an attempt may change its input.
+        stopped: a function that returns True once this asyncio task was cancelled.
     """
     first, number = scope.clock.time_ns() / 1e9, 1
-    while True:
+    while True:  # ends at the latest when `delay_before_retry` grants no further attempt
         watch = None
         if policies.timeout is not None:
             watch = Watch(task.name, policies.timeout, scope.clock, scope.watch)
@@ -42,6 +42,8 @@ async def attempted(
             finished = await once(attempt)
         except BaseException as raised:
             error = unwrapped(raised)
+            # Signals, cancellation and what ends programs are not retried. Neither is an error that comes
+            # after a cancellation, as when the node's clean-up fails: a retry would outlive the run.
             if not isinstance(error, Exception) or stopped():
                 raise
             delay = delay_before_retry(policies.retry, error, number, scope.random)
@@ -50,9 +52,14 @@ async def attempted(
                     add_note(error, f"This was attempt {number} of node {task.name!r}.")
                 raise
             logger.info(
-                "Node %r failed with %r in attempt %d; next in %.3f s.", task.name, error, number, delay
+                "Node %r failed with %r in attempt %d. The next attempt begins in %.3f s.",
+                task.name,
+                error,
+                number,
+                delay,
             )
         else:
+            # The superstep knows the task by identity; the attempt had a copy of it with a new input.
             return finished._replace(task=task)
-        await scope.clock.sleep(delay)
+        await scope.clock.sleep(delay)  # no attempt runs now, so a cancellation simply ends the task here
         number += 1

@@ -18,32 +18,34 @@ from perdure.pregel.step.task import Task
 CACHE_NAMESPACE: Final = "__pregel_ns_writes"
 
 PRIVATE_SECONDS: Final = 86_400.0
-"""Seconds at most that a result is kept which no other process, and no later one, can make use of."""
+"""The longest time to keep a result that no other process can use, in seconds."""
 
 _SCHEME: Final = b"1"
-"""Version of the scheme of keys: another number makes other keys."""
+"""The version of the scheme of keys. Another number makes other keys."""
 
 
-class Place(NamedTuple):
-    """The place of a task's result in the cache, and for how many seconds it is kept."""
+class CachePlace(NamedTuple):
+    """The place of a task's result in the cache, and the seconds for which it is kept; None: no limit."""
 
     key: FullKey
     ttl: float | None
 
 
 class KeylessError(Exception):
-    """An action, or an input, that cannot be told from others."""
+    """An action or an input that cannot be told from others, so that its result cannot be cached."""
 
 
 def namespace_of(graph: str, node: str | None = None) -> Namespace:
-    """Return the namespace of the results of a node, or of all nodes of the graphs of that name."""
+    """Return the namespace of the results of a node, or of all nodes of the graphs with this name."""
     return (CACHE_NAMESPACE, graph) if node is None else (CACHE_NAMESPACE, graph, node)
 
 
-def place_of(plan: Plan, task: Task, policy: CachePolicy, serde: SerializerProtocol) -> Place:
-    """Return the place of this task's result, as written by this serializer.
+def place_of(plan: Plan, task: Task, policy: CachePolicy, serde: SerializerProtocol) -> CachePlace:
+    """Return the place of a task's result, as this serializer writes it.
 
-    Raises KeylessError if there is no telling; TypeError, and whatever it raises, for a key_func.
+    Raises:
+        KeylessError: the action or the input cannot be told from others.
+        TypeError: the policy's key_func returned neither str nor bytes. What it raises is raised as it is.
     """
     compared = task.input if policy.key_func is None else _made_key(task, policy)
     code, given = CodeEncoder(stands_for), TypedEncoder()
@@ -56,18 +58,18 @@ def place_of(plan: Plan, task: Task, policy: CachePolicy, serde: SerializerProto
     ttl = policy.ttl
     if code.private or given.private:
         ttl = PRIVATE_SECONDS if ttl is None else min(ttl, PRIVATE_SECONDS)
-    return Place((namespace_of(plan.name, task.name), key), ttl)
+    return CachePlace((namespace_of(plan.name, task.name), key), ttl)
 
 
 def _encoded(encoder: TypedEncoder, called: str, value: Any) -> bytes:
     try:
         return encoder.encode(value)
-    except Exception as error:  # also what a class of somebody's own raises when it is looked into
+    except Exception as error:  # among them whatever a user's class raises when its attributes are read
         raise KeylessError(f"{called} makes no key: {error}") from error
 
 
 def _made_key(task: Task, policy: CachePolicy) -> str | bytes:
-    """Return the key that the policy's own function makes of the input."""
+    """Return the key that the policy's key_func makes of the input."""
     whose = f"the cache policy of node {task.name!r}"
     try:
         made: Any = policy.key_func(task.input) if policy.key_func is not None else None
@@ -77,7 +79,7 @@ def _made_key(task: Task, policy: CachePolicy) -> str | bytes:
     if not isinstance(made, str | bytes):
         raise TypeError(
             f"The key_func of {whose} returned {made!r:.80}: expected str or bytes, "
-            f"not {type(made).__name__}."
+            f"not {type(made).__name__}. Encode the key as one of these."
         )
     return made
 
@@ -87,7 +89,7 @@ def _format(serde: SerializerProtocol) -> str:
 
 
 def stands_for(value: Any) -> Any:
-    """Return what identifies a graph that is run as a node; None for anything else."""
+    """Return a value that identifies a graph which is run as a node; None for anything else."""
     if isinstance(value, ChildGraph):
         return (value.graph, sorted(value.takes or ()), value.returns)
     plan = value if isinstance(value, Plan) else getattr(value, "plan", None)

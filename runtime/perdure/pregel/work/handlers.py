@@ -1,4 +1,4 @@
-"""Error handlers: tasks that run in place of others that have failed, in the same superstep."""
+"""Error handlers: tasks that run in place of failed tasks, in the same superstep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.pregel.step.task import FormerTask, Task
 
 
 def handler_of(plan: Plan, task: Task) -> NodeSpec | None:
-    """Return the node that handles this task's errors; None without one, and for a handler's own."""
+    """Return the node that handles a task's errors; None if there is none, or the task is a handler's."""
     policies = task.spec.policies
     if policies is None or policies.handler is None or task.handles is not None:
         return None
@@ -19,7 +19,7 @@ def handler_of(plan: Plan, task: Task) -> NodeSpec | None:
 
 
 def handler_task(spec: NodeSpec, failed: Task, error: BaseException, given: Any) -> Task:
-    """Return the task of a handler that runs in place of one that failed with `error`."""
+    """Return the task of an error handler that runs in place of `failed`."""
     path, triggers = (*failed.path, ERROR_HANDLER), (PUSH, ERROR_HANDLER, failed.id)
     former = None if failed.former is None else _former(spec.name, failed.name, failed.former, triggers)
     return Task(
@@ -28,7 +28,7 @@ def handler_task(spec: NodeSpec, failed: Task, error: BaseException, given: Any)
 
 
 def _former(name: str, failed: str, former: FormerTask, triggers: tuple[str, ...]) -> FormerTask:
-    """Return a handler's identity from before the failed node, whose name its own ends with, was renamed."""
+    """Return the identity that a handler had before the failed node, and the handler with it, was renamed."""
     if name.endswith(failed):
         name = name.removesuffix(failed) + former.name
     return FormerTask(name, (*former.path, ERROR_HANDLER), triggers)

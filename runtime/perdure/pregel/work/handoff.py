@@ -1,8 +1,8 @@
-"""Commands that a node gives to a graph around its own.
+"""The handoff of commands to a parent graph.
 
-Such a command ends the superstep of the graph that the node belongs to, and with it that graph: it
-travels up as a ParentCommand, out of the call that ran the graph, to the node that made this call. There
-it takes the place of what that node would have returned.
+A node that returns such a command ends the superstep of its graph, and with it the graph's run. The command
+travels up as a ParentCommand: the call that ran the graph raises it in the node that made the call. There it
+takes the place of that node's result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from perdure.pregel.work.running import RunningTask
 
 
 def departing(task: RunningTask, result: Any) -> ParentCommand | None:
-    """Return what to raise for the Commands in a node's result that are for a graph around; None without any.
+    """Return the exception for the Commands in a node's result that are for a parent graph; None if none is.
 
-    Raises InvalidUpdateError if there is no such graph, or if they are for several.
+    Raises:
+        InvalidUpdateError: there is no such graph, or the Commands are for several graphs.
     """
     if not isinstance(result, Command | list | tuple):
         return None
@@ -34,15 +35,15 @@ def departing(task: RunningTask, result: Any) -> ParentCommand | None:
     (target, _), *others = outward
     if any(other is not target for other, _ in others):
         raise InvalidUpdateError(
-            f"Node {task.task.name!r} returned Commands for different graphs: "
-            f"{', '.join(repr(command.graph) for _, command in outward)}. It can leave for one of them only."
+            f"Node {task.task.name!r} returned Commands for different parent graphs: "
+            f"{', '.join(repr(command.graph) for _, command in outward)}. Return Commands for one only."
         )
     departures = [command for _, command in outward]
     return ParentCommand(departures if others else departures[0], target=target)
 
 
 def is_local(task: RunningTask, command: Command[Any]) -> bool:
-    """Return whether a command of the task is for the graph that the task belongs to."""
+    """Return True if a command of the task is for the graph that the task belongs to."""
     return command.graph is None or (command.graph != Command.PARENT and _is_called(task, command.graph))
 
 
@@ -51,19 +52,19 @@ def _target(task: RunningTask, command: Command[Any]) -> RunningTask:
     if not around:
         raise InvalidUpdateError(
             f"There is no parent graph: node {task.task.name!r} returned Command(graph={command.graph!r}), "
-            "but the graph that it is part of does not run in a node of another."
+            "but its graph does not run in a node of another graph. Leave `graph` out."
         )
     for above in around:
         if command.graph == Command.PARENT or _is_called(above, command.graph):
             return above
     raise InvalidUpdateError(
-        f"Node {task.task.name!r} returned Command(graph={command.graph!r}), but runs in no node of that "
-        f"name. It runs in: {', '.join(repr(above.task.name) for above in around)}."
+        f"Node {task.task.name!r} returned Command(graph={command.graph!r}), but runs in no node of this "
+        f"name. Use one of those in which it runs: {', '.join(repr(above.task.name) for above in around)}."
     )
 
 
 def _around(task: RunningTask) -> Iterator[RunningTask]:
-    """Yield the tasks in whose nodes this one runs, the nearest first."""
+    """Yield the tasks in whose nodes a task runs, the nearest first."""
     above = task.scope.above
     while above is not None:
         yield above
@@ -76,9 +77,9 @@ def _is_called(task: RunningTask, name: str | None) -> bool:
 
 
 def arriving(task: RunningTask, raised: BaseException) -> Any:
-    """Return the Commands that a node raised for this task, as if it had returned them.
+    """Return the Commands for this task that its node raised, as if the node had returned them.
 
-    Anything else is raised again, and so is a group that holds a real error beside the commands.
+    Any other exception is raised again, and so is a group that contains an error beside the commands.
     """
     bubble = raised
     if isinstance(raised, BaseExceptionGroup):
@@ -98,24 +99,27 @@ def arriving(task: RunningTask, raised: BaseException) -> Any:
 
 
 def _require_around(task: RunningTask, bubble: ParentCommand) -> None:
-    """Refuse a ParentCommand that was kept from one node and raised in another: nobody would catch it."""
+    """Refuse a ParentCommand that was caught in one node and raised in another: nothing would catch it."""
     if all(above is not bubble.target for above in _around(task)):
         raise InvalidUpdateError(
-            f"Node {task.task.name!r} raised a ParentCommand that is for a node that it does not run in. "
+            f"Node {task.task.name!r} raised a ParentCommand for a node in which it does not run. "
             "Return the Command instead."
         ) from bubble
 
 
 def joined(bubbles: Sequence[ParentCommand]) -> BaseException:
-    """Return what several tasks of one superstep raised, as one; an error if it is for several graphs."""
+    """Return the ParentCommands of several tasks of one superstep as one.
+
+    Returns an InvalidUpdateError instead if they are for different graphs.
+    """
     first = bubbles[0]
     if len(bubbles) == 1:
         return first
     if any(bubble.target is not first.target for bubble in bubbles):
         return InvalidUpdateError(
-            "Nodes of one superstep returned Commands for different graphs around theirs: "
+            "Nodes of one superstep returned Commands for different parent graphs: "
             f"{', '.join(repr(each.graph) for bubble in bubbles for each in _listed(bubble.command))}. "
-            "It can be left for one of them only."
+            "A graph can leave for one of them only: return Commands for the same one."
         )
     commands = [command for each in bubbles for command in _listed(each.command)]
     return ParentCommand(commands, target=first.target)
@@ -126,6 +130,6 @@ def _listed(command: Any) -> list[Command[Any]]:
 
 
 def joined_departures(left: Sequence[Left]) -> BaseException:
-    """Return the commands of all tasks of a superstep that left, in the order of their paths, as one."""
+    """Return the commands of all tasks that left as one ParentCommand, in the order of their paths."""
     ordered = sorted(left, key=lambda outcome: outcome.task.path)
     return joined([outcome.command for outcome in ordered])

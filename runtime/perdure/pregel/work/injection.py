@@ -1,4 +1,4 @@
-"""Injection: the values that an action is given beside its input."""
+"""Injection: the values that an action receives beside its input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from perdure.pregel.work.running import RunningTask
 
 
 def injected(task: RunningTask, wanted: tuple[tuple[str, Injected], ...]) -> dict[str, Any]:
-    """Return the values of the parameters that an action asks for by name."""
+    """Return the values for the parameters by which an action asks for them."""
     return {parameter: _value(task, what) for parameter, what in wanted}
 
 

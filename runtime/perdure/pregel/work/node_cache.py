@@ -1,8 +1,8 @@
-"""The node cache in a run: looked up before a superstep, given what is new after it.
+"""The node cache in a run: it is read before a superstep, and receives new results after it.
 
-What is cached of a result is what the node itself wrote, and where it goes by its own word. Its edges
-are the graph's, which may have changed; its conditional edges see the whole state, not only the
-node's input: both are followed anew.
+It holds the node's own writes, among them the destinations that the node itself named. Edges are followed
+anew: static edges because they belong to the graph, which may have changed; conditional edges because they
+see the whole state, not only the node's input.
 """
 
 from __future__ import annotations
@@ -21,25 +21,26 @@ from perdure.pregel.plan.plan import Calling, Plan
 from perdure.pregel.plan.warn_once import WarnOnce
 from perdure.pregel.step.outcome import Finished, Outcome, Ran
 from perdure.pregel.step.task import Task, Writes
-from perdure.pregel.work.cache_key import KeylessError, Place, place_of
+from perdure.pregel.work.cache_key import CachePlace, KeylessError, place_of
 from perdure.pregel.work.runner import Runner
 from perdure.pregel.work.running import Scope
 
 logger = logging.getLogger("perdure")
 
 CACHE_SECONDS: Final = 2.0
-"""Seconds that a run waits for an answer of its cache, before it goes on without."""
+"""Seconds for which a run waits for its cache, before it goes on without it."""
 
 
 def node_cache(plan: Plan, scope: Scope) -> NodeCache | None:
-    """Return the cache of a run's nodes; None for most graphs, whose nodes are not cached."""
+    """Return the cache of a run's nodes; None if no node is cached."""
     return None if scope.cache is None or not plan.cached else NodeCache(plan, scope.cache)
 
 
 class NodeCache:
-    """The cache as one run of one graph sees it.
+    """The cache as one run of one graph uses it.
 
-    It never fails the run, nor holds it up for long: what does not answer is not asked again by this run.
+    A cache never fails the run, and delays it by CACHE_SECONDS at most: after an error, or without an answer,
+    the run does not ask again.
     """
 
     __slots__ = ("_cache", "_failed", "_missed", "_plan")
@@ -47,18 +48,18 @@ class NodeCache:
     def __init__(self, plan: Plan, cache: BaseCache) -> None:
         self._plan = plan
         self._cache = cache
-        self._missed: dict[Task, Place] = {}
+        self._missed: dict[Task, CachePlace] = {}
         self._failed = False
 
     async def run_tasks(self, runner: Runner, tasks: Sequence[Task]) -> Ran:
-        """Run tasks, those whose result is known without their nodes, and keep the results of the others."""
+        """Run tasks and keep their results. A task whose result is cached does not run its node."""
         ran = await runner.run_tasks(await self.look_up(tasks))
         if ran.cut_short is None:
             await self.keep(ran.outcomes)
         return ran
 
     async def look_up(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the tasks, each whose result is known replaced by one that writes that and runs no node."""
+        """Return the tasks. One whose result is cached is replaced by a task that only writes the result."""
         self._missed = {} if self._failed else self._places(tasks)
         if not self._missed:
             return list(tasks)
@@ -79,7 +80,7 @@ class NodeCache:
         return _writing(task, writes)
 
     async def keep(self, outcomes: Sequence[Outcome]) -> None:
-        """Give the cache the results of the tasks that ran, and did not fail."""
+        """Give the cache the results of the tasks that ran their nodes and finished."""
         pairs: dict[FullKey, tuple[bytes, float | None]] = {}
         for outcome in outcomes if self._missed else ():
             place = self._missed.get(outcome.task)
@@ -98,14 +99,14 @@ class NodeCache:
     def _give_up(self, what: str, error: Exception) -> None:
         self._failed, self._missed = True, {}
         logger.warning(
-            "A result of graph %r %s its cache, and this run goes on without one: %r",
+            "A result of graph %r %s its cache. This run goes on without the cache: %r",
             self._plan.name,
             what,
             error,
         )
 
-    def _places(self, tasks: Sequence[Task]) -> dict[Task, Place]:
-        """Return the places of the results of those tasks that can be cached."""
+    def _places(self, tasks: Sequence[Task]) -> dict[Task, CachePlace]:
+        """Return the places of the results of the tasks that can be cached."""
         places = {}
         for task in tasks:
             policy = self._plan.cached.get(task.name)
@@ -122,11 +123,11 @@ class NodeCache:
         try:
             return [(name, value) for name, value in self._cache.serde.loads(payload)]
         except Exception as error:
-            _warn(self._plan, task, f"what the cache had of it cannot be read: {error}")
+            _warn(self._plan, task, f"its entry in the cache cannot be read: {error}")
             return None
 
     def _encoded(self, outcome: Outcome) -> bytes | None:
-        """Return a task's result as the cache keeps it; None, with a warning, if it cannot."""
+        """Return a task's result as the cache keeps it; None with a warning if it cannot be kept."""
         writes = _own_writes(outcome)
         if writes is None:
             return None
@@ -135,23 +136,26 @@ class NodeCache:
         try:
             for name, value in writes:
                 if name in self._plan.untracked:
-                    raise UnserializableValueError("the key is one that is never stored")
+                    raise UnserializableValueError("the key is never stored (UntrackedValue)")
                 serde.dumps(value)
             return serde.dumps([list(write) for write in writes])
         except Exception as error:
             place = "a Send" if name == TASKS else f"state key {name!r}"
-            _warn(self._plan, task, f"what it wrote to {place} cannot be kept: {error}")
+            _warn(self._plan, task, f"its write to {place} cannot be stored: {error}")
             return None
 
 
 def _writing(task: Task, writes: Writes) -> Task:
-    """Return the task with only what comes after its action: of its policies, what its paths may need."""
+    """Return a task that writes a cached result. It keeps the policies only if its paths may need them."""
     spec = replace(task.spec, calling=Calling.CACHED, injects=(), writer=lambda result: list(writes))
     return task._replace(spec=spec if spec.branches else replace(spec, policies=None))
 
 
 def _own_writes(outcome: Outcome) -> Writes | None:
-    """Return what the node itself wrote; None if it failed, or what the task wrote is not its own."""
+    """Return the node's own writes; None if they are not known, or another node made them.
+
+    They are the writes before the static edges, which precede those of conditional edges.
+    """
     if not isinstance(outcome, Finished) or outcome.task.handles is not None:
         return None
     writes, edges = outcome.writes, outcome.task.spec.edges
@@ -165,6 +169,6 @@ _warned = WarnOnce()
 
 
 def _warn(plan: Plan, task: Task, why: str) -> None:
-    """Warn one time for each graph, node and reason: what cannot be cached cannot be every time."""
+    """Warn that a result is not cached: once for each graph, node and reason, which mostly recurs."""
     if _warned.is_new(plan, task.name, why.partition(":")[0]):
         logger.warning("A result of node %r of graph %r is not cached: %s", task.name, plan.name, why)

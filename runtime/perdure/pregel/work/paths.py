@@ -1,4 +1,4 @@
-"""Paths: the functions of conditional edges, which choose the next nodes after a node's own writes."""
+"""Paths: the functions of conditional edges, which choose the next nodes once a node has written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from perdure.pregel.work.running import RunningTask
 async def follow_paths(
     plan: Plan, state: ThreadState, task: RunningTask, writes: Writes, result: Any
 ) -> Preview:
-    """Append the writes of a task's conditional edges, which see the task's own writes applied.
+    """Follow a task's conditional edges, and append their writes to the task's own.
+
+    Paths see the state as it would be after the task's own writes, but not those of other tasks.
 
     Args:
-        writes: the task's own, which this extends.
+        writes: the task's own writes, which this extends.
         result: the value that the task's action returned.
 
-    Returns the state keys as the task's own writes leave them.
+    Returns:
+        The state keys after the task's own writes.
     """
     preview = state.preview(writes)
     spec = task.task.spec
@@ -38,7 +41,7 @@ async def follow_paths(
 async def _chosen(
     plan: Plan, state: ThreadState, task: RunningTask, branch: Branch, preview: Preview, result: Any
 ) -> Any:
-    """Return what one path chose."""
+    """Return the choice of one path."""
     given = read(branch.reader, state, task.task.superstep, preview.values)
     if branch.sees_result and isinstance(result, dict):
         for key in result:

@@ -1,4 +1,4 @@
-"""Running one superstep's tasks: side by side, each in a context of its own, until all end or one fails."""
+"""The runner of tasks: side by side, each in a context of its own, until all end or one fails."""
 
 from __future__ import annotations
 
@@ -48,31 +48,31 @@ from perdure.pregel.work.time_limits import Watch
 
 
 class Observer(Protocol):
-    """The receiver of what becomes of tasks while others still run."""
+    """The receiver of the beginnings and ends of tasks, while other tasks still run."""
 
     def tasks_start(self, tasks: Sequence[Task]) -> None:
         """Note that the tasks of a superstep begin."""
 
     def task_ended(self, outcome: Outcome, *, others_run: bool) -> None:
-        """Note the outcome of a task. What this raises for a finished task makes it a failed one."""
+        """Note the outcome of a task. An error that this raises for a finished task makes the task fail."""
 
     async def handler_begins(self, failed: Failed) -> None:
-        """Note that a task has failed; its handler begins when this returns."""
+        """Note that a task has failed. Its error handler begins when this returns."""
 
     async def room(self) -> None:
-        """Wait while readers are too far behind for another task to end."""
+        """Wait until the readers of the stream have caught up."""
 
 
 _RESULTS: Final = frozenset({dict, type(None), Command, Send, list, tuple, str})
-"""Types of what a node mostly returns, and which are certainly not to be run."""
+"""Types of common results, none of which is runnable. Testing for them is cheaper than `is_runnable`."""
 
 
 class Runner:
-    """Runs the tasks of one run's supersteps, one superstep after the other.
+    """The runner of one run's tasks, one superstep after the other.
 
-    Outcomes travel as values. A task that fails stops the others, unless its node has an error handler,
-    which then runs in its place; one that leaves does not, for the others may have commands for the graph
-    around as well.
+    Outcomes travel as values, never as exceptions through the task group. A task that fails stops its
+    siblings, unless its node has an error handler, which then runs in its place. A task that leaves does not
+    stop its siblings, because they may have commands for the parent graph as well.
     """
 
     __slots__ = ("_observer", "_plan", "_scope", "_state", "_unfinished")
@@ -85,7 +85,7 @@ class Runner:
         self._unfinished = 0
 
     def run_tasks(self, tasks: Sequence[Task]) -> Coroutine[Any, Any, Ran]:
-        """Run tasks until all have ended. What cuts them short is returned beside their outcomes."""
+        """Run tasks until all have ended. The exception that cuts them short is returned, not raised."""
         self._unfinished = len(tasks)
         if self._observer is not None:
             self._observer.tasks_start(tasks)
@@ -96,14 +96,16 @@ class Runner:
     def _ran(self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None) -> Ran:
         if cut_short is None and self._unfinished == 0:
             return Ran(ended, True)
-        ended = list(ended)  # a task that was left alone might still add to the other
+        # A copy, because a body that goes on after `step_timeout` has given up on it may still append to the
+        # original.
+        ended = list(ended)
         self._stop_others(tasks, ended, cut_short)
         return Ran(ended, False, cut_short)
 
     def _stop_others(
         self, tasks: Sequence[Task], ended: list[Outcome], cut_short: BaseException | None
     ) -> None:
-        """Give an outcome to those tasks, and handlers, that have none."""
+        """Give an outcome to all tasks and error handlers that have none."""
         by: StoppedBy = "caller" if cut_short is not None else "sibling"
         if isinstance(cut_short, TimeoutError):
             by = "deadline"
@@ -119,21 +121,27 @@ class Runner:
         return outcome
 
     async def _run_alone(self, tasks: Sequence[Task]) -> Ran:
-        """Run one task in the caller's asyncio task; a cancellation that its node swallows counts, too."""
+        """Run one task in the caller's asyncio task.
+
+        A cancellation ends the superstep even if the node swallows it.
+        """
         [task] = tasks
         ended: list[Outcome] = []
-        if task.spec.calling is Calling.INPUT and not task.spec.branches:  # so it swallows no cancellation
+        if task.spec.calling is Calling.INPUT and not task.spec.branches:
+            # START runs no code of users: it needs no context of its own and cannot swallow a cancellation.
             await self._run(task, ended, 0)
             return self._ran(tasks, ended, None)
-        before = cancellations()
+        before = cancellations()  # of the caller's own code, perhaps handled there: they do not count
         try:
             await self._run(task, ended, before)
         except CancelledError as error:
             return self._ran(tasks, ended, error)
+        # The node may have swallowed the exception, but asyncio has counted it. (What task groups inside the
+        # node add to the count, `in_context` has taken back.) The caller gets the cancellation after all.
         return self._ran(tasks, ended, await own_cancellation() if cancellations() > before else None)
 
     async def _run_several(self, tasks: Sequence[Task]) -> Ran:
-        """Run tasks in asyncio tasks of their own, within the time limit of a superstep if there is one."""
+        """Run each task in an asyncio task of its own, within the superstep's time limit if there is one."""
         ended: list[Outcome] = []
         running, limit = self._run_together(tasks, ended), self._scope.step_timeout
         cut_short = await (
@@ -142,24 +150,34 @@ class Runner:
         return self._ran(tasks, ended, cut_short)
 
     async def _run_together(self, tasks: Sequence[Task], ended: list[Outcome]) -> BaseException | None:
-        """Run tasks under one task group, at most `max_concurrency` of them at a time."""
+        """Run tasks under one task group, at most `max_concurrency` at a time.
+
+        Returns the cancellation that reached the caller meanwhile, if any.
+        """
         siblings = Siblings()
 
         async def child(task: Task) -> None:
-            outcome = await self._run(task, ended, 0)
-            if isinstance(outcome, Failed | Waiting):
+            outcome = await self._run(task, ended, 0)  # 0: nothing begins in a task that was cancelled
+            if isinstance(outcome, Failed | Waiting):  # the handler's outcome, if the node has one
                 siblings.stop()
             elif self._observer is not None:
+                # Before the next task takes the place of this one, so that the tasks of one superstep cannot
+                # fill memory with events. Cancelling this wait is safe: the outcome is already noted.
                 await self._observer.room()
 
         limit = self._scope.settings.max_concurrency
         return await siblings.run([partial(child, task) for task in tasks], limit)
 
     async def _run(self, task: Task, ended: list[Outcome], earlier: int) -> Outcome:
-        """Run a task, append its outcome, and return it, or its handler's; only cancellation is raised.
+        """Run a task and, if it fails, its error handler. Raise only the cancellation of this asyncio task.
 
         Args:
-            earlier: how often this asyncio task was cancelled before, which is nothing to the node.
+            ended: receives the outcomes of the task and of its handler.
+            earlier: the number of cancellations of this asyncio task before the task began. They are not
+                meant for the node.
+
+        Returns:
+            The outcome of the handler if it ran, else that of the task.
         """
         policies = task.spec.policies
         context = None if policies is None else copy_context()
@@ -175,23 +193,31 @@ class Runner:
                 finished = await self._attempts(task, policies, context, earlier)
             self._unfinished -= 1
             counted = True
+            # First the observer, then `ended`: the recorder may refuse the writes because they cannot be
+            # stored, and then the task has not finished. No await separates these steps, so that no
+            # cancellation can come between them.
             if self._observer is not None:
                 self._observer.task_ended(finished, others_run=self._unfinished > 0)
             ended.append(finished)
             return finished
         except CancelledError as error:
+            # asyncio counts the cancellations of a task. If the count rose, this task itself is meant, by a
+            # sibling, a deadline or the caller: then the exception has to go on.
             if cancellations() > earlier:
                 raise
+            # Else something that the node awaits was cancelled. Raised on, this would look like a cancelled
+            # run: it is an error of the node.
             raised: BaseException = _cancelled_itself(task)
             raised.__cause__ = error
-        except GeneratorExit:
+        except GeneratorExit:  # the loop was closed, and this coroutine collected: nothing can be awaited
             raise
         except BaseException as error:
             raised = unwrapped(error)
-        if counted:  # but what it wrote was refused
+        if counted:  # the observer refused the writes
             self._unfinished += 1
         add_note(raised, f"During task with name {task.name!r} and id {task.id!r}")
         handler = handler_of(self._plan, task)
+        # Signals are not handled: they are no errors. After a cancellation nothing new may begin.
         if (
             context is None
             or handler is None
@@ -210,7 +236,12 @@ class Runner:
         context: Context,
         earlier: int,
     ) -> Outcome:
-        """Run the error handler in place of a task that has failed, once that failure is recorded."""
+        """Run the error handler of a failed task, once the failure is recorded.
+
+        Args:
+            context: the context of the node's attempts, which the handler shares.
+        """
+        # An error of what prepares the handler is its outcome, so that the failure before it is recorded too.
         refused: Exception | None = None
         given = task.input
         try:
@@ -222,6 +253,8 @@ class Runner:
         self._end(ended, failed)
         if self._observer is not None and refused is None:
             try:
+                # Returns when the failure is stored: if the process dies after that, the run that continues
+                # it runs the handler again, not the node.
                 await self._observer.handler_begins(failed)
             except Exception as failure:
                 refused = failure
@@ -235,10 +268,10 @@ class Runner:
         return outcome
 
     async def _attempts(self, task: Task, policies: Policies, context: Context, earlier: int) -> Finished:
-        """Run a node as its policies say; each attempt in a copy of `context`.
+        """Run a node as its policies demand.
 
-        And each in an asyncio task of its own, so that nothing which the node does there can be taken for
-        a cancellation of the run.
+        Each attempt runs in a copy of `context`, and in an asyncio task of its own, so that a time limit can
+        cancel it and nothing that it does there can be mistaken for a cancellation of the run.
         """
         clock = self._scope.clock
 
@@ -258,11 +291,11 @@ class Runner:
         )
 
     async def _attempt(self, running: RunningTask) -> Finished:
-        """Run the node's body, then follow its conditional edges: both succeed, or neither counts."""
+        """Run the node's body, then follow its conditional edges. Both succeed, or the attempt fails."""
         task = running.task
         spec = task.spec
         if spec.calling is not Calling.INPUT or spec.branches:
-            current_task.set(running)  # in the copy of the context that this runs in
+            current_task.set(running)  # never reset, because this runs in a copy of the context
         if faults.hook is not None:
             await faults.reach("node.before", spec.name)
         action = partial(spec.action, **injected(running, spec.injects)) if spec.injects else spec.action
@@ -274,7 +307,7 @@ class Runner:
             else:
                 result = task.input
         except (ParentCommand, BaseExceptionGroup) as bubble:
-            result = arriving(running, bubble)
+            result = arriving(running, bubble)  # raises what is not a command for this node
         if type(result) is not dict and result is not None:
             result = await _settled(running, result)
         writes = writes_of(self._plan, spec, result)
@@ -288,13 +321,13 @@ class Runner:
 
 def _cancelled_itself(task: Task) -> NodeCancelledError:
     return NodeCancelledError(
-        f"Node {task.name!r} raised CancelledError although nobody cancelled the run; "
-        "something that it awaits was cancelled."
+        f"Node {task.name!r} raised CancelledError, but nobody cancelled the run: something that the node "
+        "awaits was cancelled. Handle its CancelledError in the node."
     )
 
 
 def _outcome_of(task: Task, raised: BaseException) -> Outcome:
-    """Return what a task has come to whose error nobody handles."""
+    """Return the outcome of a task that raised an exception which no handler takes."""
     match raised:
         case ParentCommand():
             return Left(task, raised)
@@ -307,20 +340,24 @@ def _outcome_of(task: Task, raised: BaseException) -> Outcome:
 async def _watched(
     task: Task, watch: Watch, body: Coroutine[Any, Any, Finished], context: Context, clock: Clock
 ) -> Finished:
-    """Run an attempt until it ends or its time is up, which is an error of its own."""
+    """Run an attempt until it ends. Raise NodeTimeoutError if its time is up before."""
     end = await race(body, context, watch.expired(), clock, f"Node {task.name!r}", watch.expire)
     if end.expired is None:
         return end.result()
     error = watch.error(end.expired)
     if end.error is not None:
         if not isinstance(end.error, Exception | GraphBubbleUp):
-            raise end.error
+            raise end.error  # it ends the program, which no other error may hide
         add_note(error, f"It then raised, while it was cancelled: {end.error!r}")
     raise error
 
 
 async def _settled(running: RunningTask, result: Any) -> Any:
-    """Return a node's result after what is runnable of it has run. Raises the Commands for a graph around."""
+    """Return a node's result, or that of the runnable which it returned.
+
+    Raises:
+        ParentCommand: the result contains Commands for a parent graph.
+    """
     if type(result) not in _RESULTS and result is not running.task.input:
         while is_runnable(result):
             result = await _run_returned(running, result)
@@ -331,7 +368,7 @@ async def _settled(running: RunningTask, result: Any) -> Any:
 
 
 async def _run_returned(task: RunningTask, runnable: Any) -> Any:
-    """Run what a node returned in place of a result, on the node's own input."""
+    """Run the runnable that a node returned in place of a result, on the node's own input."""
     call, calling, injects = invocation_of(runnable)
     action = partial(call, **injected(task, injects))
     given = task.task.input

@@ -1,4 +1,4 @@
-"""Running tasks: what the context variable holds while a node's body runs, and what its run offers to it."""
+"""Running tasks: the object that the context variable holds while a body runs, and the offers of its run."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from perdure.runtime import ExecutionInfo, Runtime, ServerInfo
 
 
 class Scope(NamedTuple):
-    """Everything that one run offers to its nodes and hands down to the graphs below it.
+    """Everything that one run offers to its nodes and hands down to child graphs.
 
     Attributes:
-        context: the value that the run was called with, as the graph's context schema has it.
+        context: the caller's context, as an object of the graph's context schema.
         session: the run's hold on its thread; None for a run that stores nothing.
         sink: the receiver of the run's facts; None if nobody reads them.
-        above: the running task whose node the run was called in; None for one that no node called.
-        loop: the event loop that the run goes on in.
-        debug: whether each superstep is printed and watched for changes in place.
-        random: draws from 0 up to 1, for what must not happen in step with others.
-        watch: that of the nearest attempt around the run which has a time limit.
-        step_timeout: how many seconds a superstep may take.
+        debug: True to print each superstep and to watch inputs for changes in place.
+        loop: the event loop of the run.
+        above: the running task whose node called the run; None if no node did.
+        random: a function that draws from 0 up to 1, for delays that must differ between runs.
+        watch: the time limit of the nearest attempt around the run that has one.
+        step_timeout: the seconds that a superstep may take.
     """
 
     settings: RunSettings
@@ -54,8 +54,9 @@ class Attempt(NamedTuple):
     """One attempt of a node with policies.
 
     Attributes:
-        first_time: when the first one began, in seconds since the epoch.
-        watch: None for a node without a time limit.
+        number: the number of the attempt, counted from 1.
+        first_time: the time at which the first attempt began, in seconds since the epoch.
+        watch: the attempt's time limit, if it has one.
     """
 
     number: int
@@ -67,8 +68,8 @@ class RunningTask:
     """A task while its body runs: one object for each attempt.
 
     Attributes:
-        children: how many child graphs the body has invoked.
-        attempt: None for a node without policies, which has one attempt.
+        children: the number of child graphs that the body has invoked.
+        attempt: the attempt; None for a node without policies, which has only one.
     """
 
     __slots__ = ("_voice", "attempt", "children", "scope", "task")
@@ -82,12 +83,12 @@ class RunningTask:
 
     @property
     def again(self) -> bool:
-        """Whether the node may have run before, so that something of its child graphs may be stored."""
+        """True if the node may have run before, so that checkpoints of its child graphs may be stored."""
         return self.task.superstep.resumed or (self.attempt is not None and self.attempt.number > 1)
 
     @property
     def watch(self) -> Watch | None:
-        """The time limit that this task's progress counts for."""
+        """The time limit that this task's progress defers."""
         if self.attempt is not None and self.attempt.watch is not None:
             return self.attempt.watch
         return self.scope.watch
@@ -117,8 +118,8 @@ class RunningTask:
         )
 
     def stream_writer(self) -> StreamWriter:
-        """Return the function that puts "custom" events into the run's stream; they count as progress."""
-        if self._voice is None:  # made once, because it counts the events
+        """Return the function that puts "custom" events into the run's stream. They count as progress."""
+        if self._voice is None:  # one for the whole body, because it counts the body's events
             sink, watch = self.scope.sink, self.watch
             heard = sink is not None and sink.wants(TaskTold)
             write = Voice(sink, self.task).write if sink is not None and heard else nobody_reads
@@ -172,10 +173,10 @@ class RunningTask:
 
 
 def nobody_reads(event: Any) -> None:
-    """Drop a custom event of a run whose custom events nobody reads."""
+    """Drop a custom event that nobody reads."""
 
 
 def running_task() -> RunningTask | None:
-    """Return the task whose node's body is running here, if any."""
+    """Return the task whose body is running here; None outside of all bodies."""
     task = current_task.get()
     return task if isinstance(task, RunningTask) else None

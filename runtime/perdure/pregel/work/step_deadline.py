@@ -23,17 +23,20 @@ async def within(
     ended: Sequence[Outcome],
     running: Coroutine[Any, Any, BaseException | None],
 ) -> BaseException | None:
-    """Run tasks for so many seconds, then stop them.
+    """Run tasks for at most `limit` seconds, then stop them.
 
     Args:
-        ended: the outcomes so far, which `running` adds to.
-        running: runs the tasks and returns the cancellation that came meanwhile.
+        ended: the outcomes so far, to which `running` appends.
+        running: a coroutine that runs the tasks and returns the cancellation that stopped them, if any.
 
-    Returns what cut the superstep short: that cancellation, or a TimeoutError that names the late nodes.
+    Returns:
+        The exception that cut the superstep short: the caller's cancellation, or a TimeoutError that names
+        the late nodes.
     """
     late: list[str] = []
 
     def up(_: object) -> None:
+        # Before the tasks are cancelled: those that end while they are being stopped are late as well.
         late.extend(repr(task.name) for task in still_to_run(tasks, ended))
 
     async def expired() -> bool:
@@ -43,14 +46,16 @@ async def within(
     try:
         end = await race(running, copy_context(), expired(), clock, "A superstep", up)
     except CancelledError as error:
-        return error
+        return error  # the caller's, which the race has passed on to the tasks, and has waited for them
     if end.expired is None:
+        # `running` is cancelled only by the race, and the race only because the caller was. It returns the
+        # exception of its own asyncio task, of which no scope around the caller knows.
         return None if end.result() is None else await own_cancellation()
-    if not late:  # the tasks had ended, and only what waits for them had not heard of it
+    if not late:  # all tasks had ended in time; only their group, or a wait for readers, had not
         return None
     timed_out = TimeoutError(
-        f"Timed out: a superstep may take {limit:g} s (step_timeout), and did not end because of "
-        f"{', '.join(late)}. What had finished is kept: run the thread again to go on from there."
+        f"Timed out: a superstep took longer than {limit:g} s (step_timeout) because of {', '.join(late)}. "
+        "With a checkpointer, the results of finished tasks are kept: run the thread again to continue."
     )
     raised = [(outcome.task.name, raised_by(outcome)) for outcome in ended]
     attach(timed_out, [(name, each) for name, each in raised if each is not None])
@@ -58,9 +63,11 @@ async def within(
 
 
 async def own_cancellation() -> CancelledError:
-    """Return the cancellation of this asyncio task, which something below it has seen already.
+    """Return the cancellation of this asyncio task after code below has swallowed the exception.
 
-    A cancel scope recognises only its own exception, so it is asked for one.
+    A cancel scope recognises only the exceptions that it raised itself, by their message. So if a scope
+    around this is cancelled, it is made to raise again. A cancellation by Task.cancel is recognised by the
+    task's count, so that any CancelledError stands for it.
     """
     try:
         await anyio.lowlevel.checkpoint_if_cancelled()

@@ -175,7 +175,7 @@ async def test_edges_fire_beside_a_goto() -> None:
 UNKNOWN: list[tuple[Any, str]] = [
     (Command(goto="bb"), r"Command\.goto of 'a' goes to 'bb', which is not a node\. Did you mean 'b'\?"),
     (Command(goto=[Send("bb", {})]), r"Command\.goto of 'a' goes to 'bb', which is not a node\."),
-    (Send("bb", {}), r"its return value of 'a' goes to 'bb', which is not a node\."),
+    (Send("bb", {}), r"The return value of 'a' goes to 'bb', which is not a node\."),
     (Command(goto="qwertz"), r"Known: a, b, c\."),
     (Command(goto=START), "goes to '__start__', which is not a node"),
     (Command(goto=Send(END, {})), "Cannot send a packet to the END node"),

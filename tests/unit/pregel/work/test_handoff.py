@@ -245,7 +245,7 @@ async def test_a_graph_that_runs_in_no_other_has_no_parent(returned: Any) -> Non
 
 
 async def test_a_graph_that_is_named_wrongly_is_refused_with_the_names_there_are() -> None:
-    with pytest.raises(InvalidUpdateError, match=r"graph='midle'.* runs in: 'middle', 'child'\."):
+    with pytest.raises(InvalidUpdateError, match=r"graph='midle'.* in which it runs: 'middle', 'child'\."):
         await three_deep(hand_off("midle")).ainvoke({})
 
 
@@ -257,7 +257,7 @@ async def test_a_superstep_cannot_be_left_for_two_graphs(side_by_side: bool) -> 
     else:
         leaf = chain(["a"], {"a": returns(commands)}).compile()
     middle = chain(["middle"], {"middle": leaf}).compile()  # type: ignore[dict-item]
-    with pytest.raises(InvalidUpdateError, match=r"Commands for different graphs.*'middle', 'child'"):
+    with pytest.raises(InvalidUpdateError, match=r"Commands for different parent graphs: 'middle', 'child'"):
         await around(middle).ainvoke({})
 
 
@@ -274,7 +274,7 @@ async def test_a_command_that_was_kept_is_refused_where_it_does_not_belong() -> 
         raise kept[0]
 
     with pytest.raises(
-        InvalidUpdateError, match="Node 'use' raised a ParentCommand that is for a node that it"
+        InvalidUpdateError, match="Node 'use' raised a ParentCommand for a node in which it does not run"
     ):
         await chain(["keep", "use"], {"keep": keep, "use": use}).compile().ainvoke({})
 
@@ -404,7 +404,7 @@ async def test_an_error_of_a_graph_that_library_code_cancelled_is_named_at_every
         raise asyncio.CancelledError
 
     child = chain(["a"], {"a": cancelled}).compile()
-    with pytest.raises(RuntimeError, match="Node 'a' raised CancelledError although nobody") as raised:
+    with pytest.raises(RuntimeError, match="Node 'a' raised CancelledError, but nobody") as raised:
         await around(child).ainvoke({})
 
     notes = "".join(raised.value.__notes__)

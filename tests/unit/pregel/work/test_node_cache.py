@@ -407,14 +407,14 @@ class Kept(TypedDict, total=False):
 @pytest.mark.parametrize(
     ("result", "why"),
     [
-        ({"y": [Odd()]}, "to state key 'y' cannot be kept: the value at [0] has type"),
+        ({"y": [Odd()]}, "to state key 'y' cannot be stored: the value at [0] has type"),
         (
             {"n": 1, "secret": "s"},
-            "to state key 'secret' cannot be kept: the key is one that is never",
+            "to state key 'secret' cannot be stored: the key is never stored",
         ),
         (
             Command(goto=Send("b", Odd())),
-            "to a Send cannot be kept: the value at .arg has type",
+            "to a Send cannot be stored: the value at .arg has type",
         ),
     ],
     ids=["a type", "an untracked key", "a Send"],
@@ -430,7 +430,7 @@ async def test_a_result_that_cannot_be_kept_is_not_cached_and_said_once(
     assert runs.of == {"a": 2}
     assert cache.kept == []
     (message,) = caplog.messages
-    assert f"node 'a' of graph 'LangGraph' is not cached: what it wrote {why}" in message
+    assert f"node 'a' of graph 'LangGraph' is not cached: its write {why}" in message
 
 
 # A cache that fails, or is slow
@@ -454,7 +454,7 @@ async def test_a_run_goes_on_without_a_cache_that_does_not_answer(
     assert (len(cache.asked), len(cache.kept)) == ((1, 0) if what == "get" else (1, 1))
     (message,) = caplog.messages
     assert message.startswith(
-        f"A result of graph 'agent' {said} its cache, and this run goes on without one: "
+        f"A result of graph 'agent' {said} its cache. This run goes on without the cache: "
     )
 
 
@@ -481,7 +481,7 @@ async def test_an_entry_that_cannot_be_read_is_none_and_is_replaced(
     assert runs.of == {"a": 2}
     (message,) = caplog.messages
     assert "node 'a'" in message
-    assert "what the cache had of it cannot be read" in message
+    assert "its entry in the cache cannot be read" in message
 
 
 # The policy

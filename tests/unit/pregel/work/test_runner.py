@@ -108,7 +108,7 @@ async def test_a_library_that_raises_cancelled_error_is_the_nodes_error(
     names: list[str], limit: int | None
 ) -> None:
     graph = fan(names, {"a": cancelled_by_a_library}).compile()
-    with pytest.raises(NodeCancelledError, match="Node 'a' raised CancelledError although nobody") as raised:
+    with pytest.raises(NodeCancelledError, match="Node 'a' raised CancelledError, but nobody") as raised:
         await graph.ainvoke({}, {"max_concurrency": limit})
 
     assert isinstance(raised.value.__cause__, asyncio.CancelledError)

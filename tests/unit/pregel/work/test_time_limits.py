@@ -318,7 +318,7 @@ async def test_what_it_does_afterwards_is_seen_by_nobody() -> None:
     assert events.count(("custom", "after")) == 1
     assert isinstance(node.failure, StaleRunError)
     assert str(node.failure).startswith(
-        "Node 'a' was stopped because its time was up, but goes on and would "
+        "Node 'a' was stopped because its time was up, but goes on and invokes "
     )
 
 
@@ -420,7 +420,7 @@ async def test_a_cancellation_that_comes_while_the_limit_stops_the_node_wins() -
 
 async def test_a_librarys_cancelled_error_is_the_nodes_own_here_too() -> None:
     timed = Timed(chain(["a"], {"a": fails(asyncio.CancelledError())}), RUN)
-    with pytest.raises(Exception, match="Node 'a' raised CancelledError although nobody cancelled the run"):
+    with pytest.raises(Exception, match="Node 'a' raised CancelledError, but nobody cancelled the run"):
         await (await timed.start())
 
 
@@ -480,7 +480,8 @@ async def test_a_limit_that_makes_no_sense_is_an_error_of_the_sender() -> None:
         await builder.compile().ainvoke({})
 
     assert str(raised.value) == (
-        "its return value of 'go' sends to 'b': run_timeout must be greater than 0, not -1."
+        "The return value of 'go' is a Send to 'b' with a bad timeout: "
+        "run_timeout must be greater than 0, not -1."
     )
 
 
@@ -488,7 +489,7 @@ async def test_a_limit_for_a_sync_node_is_an_error_of_the_sender() -> None:
     def body(state: Log) -> None: ...
 
     builder = sending(Send("b", {}, timeout=1)).add_node("b", body)
-    with pytest.raises(InvalidUpdateError, match="with a timeout, but that is a sync node, whose thread"):
+    with pytest.raises(InvalidUpdateError, match="with a timeout to 'b', which is a sync node: its thread"):
         await builder.compile().ainvoke({})
 
 
@@ -558,7 +559,7 @@ async def test_a_superstep_that_takes_too_long_is_stopped_and_what_finished_is_k
         await run
 
     assert str(raised.value).startswith(
-        "Timed out: a superstep may take 10 s (step_timeout), and did not end because of 'a'."
+        "Timed out: a superstep took longer than 10 s (step_timeout) because of 'a'."
     )
     assert gate.cleaned.is_set()
     assert asyncio.all_tasks() == before
