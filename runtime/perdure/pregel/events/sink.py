@@ -52,7 +52,7 @@ class Sink:
     def buffers(self, kind: type[Fact]) -> list[Buffer]:
         """Return the buffers that facts of this kind are put into."""
         above = [] if self.above is None else self.above.buffers(kind)
-        return [self.buffer, *above] if kind in self._listeners else above
+        return [self.buffer, *above] if kind in self._projections else above
 
     def tell(self, fact: Fact) -> None:
         """Put into the buffer what readers get to see of a fact."""

@@ -55,7 +55,7 @@ class RunRequest(NamedTuple):
         sink = self.scope.sink
         if sink is None or ordinal == 0:
             return self
-        return replace(self, scope=replace(self.scope, sink=sink.call(ordinal)))
+        return self._replace(scope=self.scope._replace(sink=sink.call(ordinal)))
 
     def continuing(self, orphan: Orphan) -> RunRequest:
         """Return the request as one to continue an orphan, as that was asked for."""

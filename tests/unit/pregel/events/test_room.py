@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from perdure.constants import NO_WRITES
-from perdure.pregel.events.buffer import BUFFER_SIZE, MOST_UNREAD, Buffer, Event
+from perdure.pregel.events.buffer import BUFFER_SIZE, MOST_UNREAD, Buffer
 from perdure.pregel.step.namespace import ROOT_NAMESPACE
 from perdure.runtime import Runtime, get_runtime, get_stream_writer
 from tests.unit.pregel.following import Followed, custom, flushes, node, writes
@@ -153,7 +153,7 @@ async def test_a_thread_that_goes_on_when_nobody_reads_fills_no_memory() -> None
     def goes_on() -> None:
         for number in range(10):
             buffer.wait_for_room()
-            buffer.put(Event(ROOT_NAMESPACE, "custom", number))
+            buffer.put((ROOT_NAMESPACE, "custom", number))
 
     await asyncio.to_thread(goes_on)
 
