@@ -1,4 +1,4 @@
-"""What a call says of a run, completed by the graph's defaults and the surrounding run."""
+"""The options of a call, completed by the graph's defaults and by the surrounding run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DURABILITIES: Final = get_args(Durability)
 
 
 class Defaults(Protocol):
-    """A graph, as far as it completes what a call leaves out."""
+    """The part of a graph that completes the options of a call."""
 
     @property
     def plan(self) -> Plan: ...
@@ -99,9 +99,9 @@ def settings_of(graph: Defaults, config: Config | None, parent: RunningTask | No
 
 
 async def resumed_request(request: RunRequest) -> RunRequest:
-    """Return a request to go on with a thread whose last run was killed as one to continue that run.
+    """Turn a request to continue a thread into one to continue the orphan that its last run is, if it is one.
 
-    Otherwise what that run had been given, and had not stored anything of, would be lost.
+    Otherwise the input of an orphan that has stored nothing yet would be lost.
     """
     saver, settings = request.saver, request.settings
     asked = request.input is None and settings.checkpoint_id is None and request.scope.above is None

@@ -1,4 +1,4 @@
-"""The beginning of a run: its thread claimed, its head read, its input accepted."""
+"""The beginning of a run: its input is accepted, its thread claimed, its head read."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def _run(
 def _at_root(request: RunRequest) -> RunRequest:
     """Return the request for a run with a thread of its own.
 
-    A config that came from a child's snapshot means its thread, not the child's checkpoint. Below a run that
-    stores nothing, the thread is the one that this was called with.
+    The config may come from the state snapshot of a child graph. Then it means the thread, not the child's
+    checkpoint. Below a run that stores nothing, the thread is that of the call's own config.
     """
     settings = request.settings
     if settings.thread_id is None and settings.configurable.get("thread_id") is not None:
@@ -88,7 +88,10 @@ def _at_root(request: RunRequest) -> RunRequest:
 
 
 def _accepted(request: RunRequest) -> RunRequest:
-    """Return the request with its input as a mapping of keys; refuse any other before anything is touched."""
+    """Return the request with its input as a mapping of keys.
+
+    An input that the graph cannot take is refused here, before anything is read or claimed.
+    """
     asked, plan = request.input, request.plan
     if asked is None:
         return request
@@ -105,8 +108,8 @@ def _accepted(request: RunRequest) -> RunRequest:
 def _require_input(request: RunRequest) -> None:
     if request.input is None:
         raise EmptyInputError(
-            f"Received no input for {START}: graph {request.plan.name!r} has nothing stored here to resume. "
-            "Pass a mapping of state keys; {} is one."
+            f"Received no input for {START}: graph {request.plan.name!r} has nothing stored to resume. "
+            "Pass a mapping of state keys ({} for none)."
         )
 
 
@@ -114,9 +117,9 @@ def _refuse_own_thread(request: RunRequest, parent: RunningTask, session: Sessio
     thread_id = request.settings.thread_id
     if thread_id == session.thread_id and request.saver in (None, session.saver):
         raise ThreadBusyError(
-            f"Node {parent.task.name!r} invokes a graph on thread {thread_id!r}, on which it runs itself: it "
-            "would wait for itself. Leave thread_id out to run the graph below this node, or "
-            "name another thread."
+            f"Node {parent.task.name!r} invokes a graph on thread {thread_id!r}, on which it runs itself: "
+            "the graph would wait for the node to end. Leave thread_id out to run a child graph, or name "
+            "another thread."
         )
 
 
@@ -135,6 +138,7 @@ async def _run_root(request: RunRequest, saver: BaseCheckpointSaver, thread_id: 
 
 
 async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) -> Any:
+    """Claim the thread, and run with its lease renewed. The run's last commit releases the claim."""
     clock = request.scope.clock
     claim = await claim_thread(saver, request.claim(saver, thread_id))
     session = open_session(saver, thread_id, claim.fence, request.durability, clock)
@@ -145,11 +149,14 @@ async def _run_claimed(request: RunRequest, saver: LeasedSaver, thread_id: str) 
             partial(renew, saver, claim.fence, clock, session.line),
         )
     except BaseException as error:
-        if session.line.failure is not None:  # so the end that was in it was not stored either
+        # The end of the run is the last commit in the line. If the line has failed, the end was not stored,
+        # and this process still holds the claim: without a release, the thread would stay busy until the
+        # lease runs out.
+        if session.line.failure is not None:
             await give_back(session, error)
         raise
     finally:
-        saver.forget(claim.fence)
+        saver.forget(claim.fence)  # or the process would go on renewing a lease that nobody needs
 
 
 async def _open_and_run(
@@ -161,26 +168,29 @@ async def _open_and_run(
             session.ids.advance_past(last_id)
         beginning = await _opened(request, run, session, head)
     except BaseException as error:
+        # No loop has begun that could store the run's end. So a new run gives the thread back here. With an
+        # orphan, that would record its end for good: instead its lease runs out, and it stays an orphan.
         if request.orphan is None:
             await give_back(session, error)
         else:
             add_note(
                 error,
-                f"Run {request.orphan.run_id} could not be continued here. It stays an orphan, which another "
-                "process, with other code perhaps, can continue.",
+                f"Run {request.orphan.run_id} could not be continued here. It stays an orphan: another "
+                "process, perhaps with other code, can continue it.",
             )
         raise
     return await Loop(run, beginning).run_to_end()
 
 
 async def _opened(request: RunRequest, run: Run, session: Session, head: CheckpointTuple | None) -> Opened:
+    """Open a root run. An orphan that has stored a checkpoint of its own continues without its input."""
     asked, orphan = request.input, request.orphan
     if orphan is not None:
         asked = None if orphan.started else given(session.saver.serde.loads(orphan.input))
     if head is None and only_resumes(asked):
         raise EmptyInputError(
             f"Received no input for {START}: thread {session.thread_id!r} has nothing to resume. "
-            "Pass a mapping of state keys; {} is one."
+            "Pass a mapping of state keys ({} for none)."
         )
     below = False
     if (
@@ -203,17 +213,17 @@ async def _newest_id(session: Session) -> str | None:
 
 
 async def _run_child(request: RunRequest, parent: RunningTask, session: Session) -> Any:
-    """Run a graph that a node invokes: on its thread, under its claim, in a namespace of the task's own."""
+    """Run a graph that a node invokes: on the node's thread and claim, in a namespace below its task."""
     if request.breakpoints is not None:
         raise GraphValidationError(
             f"Graph {request.plan.name!r} runs below node {parent.task.name!r} and has breakpoints, which "
-            "stop only runs that a caller started. Set them on the outer graph, before or after that node."
+            "stop only runs that a caller started. Set them on the parent graph, before or after that node."
         )
     request = request.called(parent.children)
     namespace = parent.child_namespace()
     head = None
     if parent.again:
-        await session.line.settle()
+        await session.line.settle()  # or the head could be older than what the last attempt has stored
         address = {"thread_id": session.thread_id, "checkpoint_ns": namespace.text}
         head = await session.saver.aget_tuple({"configurable": address})
     if head is None:

@@ -1,4 +1,4 @@
-"""Breakpoints: nodes before or after which a run stops on purpose."""
+"""Breakpoints: the nodes before or after which a run stops on purpose."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from perdure.pregel.step.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Breakpoints:
-    """Nodes before and after which to stop."""
+    """The nodes before which and after which a run stops."""
 
     before: frozenset[str]
     after: frozenset[str]
 
     def stop_before(self, tasks: Iterable[Task], approved: bool) -> bool:
-        """Return whether to stop before these tasks; `approved` ones were stopped before already."""
+        """Return True to stop before these tasks, unless they are approved: then the run passes them now."""
         return not approved and _meets(self.before, tasks)
 
     def stop_after(self, tasks: Iterable[Task]) -> bool:
-        """Return whether to go no further, now that these tasks have run."""
+        """Return True to stop after these tasks."""
         return _meets(self.after, tasks)
 
 
 def breakpoints(before: Sequence[str], after: Sequence[str]) -> Breakpoints | None:
-    """Return breakpoints at the named nodes, "*" for every node; None where there are none."""
+    """Return breakpoints at the named nodes, "*" for every node; None if none is named."""
     return Breakpoints(frozenset(names_of(before)), frozenset(names_of(after))) if before or after else None
 
 

@@ -1,4 +1,4 @@
-"""The ends of supersteps and runs: what is raised when tasks fail, and what is recorded of it."""
+"""The ends of supersteps and runs: the exception that is raised, and the record of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from perdure.pregel.work.handoff import joined_departures
 
 
 def ending_of(ran: Ran) -> BaseException:
-    """Return what a run ends with whose tasks did not all finish.
+    """Return the exception that ends a run after a superstep in which not all tasks finished.
 
-    That is what cut them short; else the first error; else the commands of all tasks that left.
+    It is the exception that cut the superstep short; else the first error, or a signal if there is no error;
+    else, if tasks only left, the commands of all of them.
     """
     if ran.cut_short is not None:
         return ran.cut_short
@@ -25,5 +26,8 @@ def ending_of(ran: Ran) -> BaseException:
 
 
 def recorded_end(error: BaseException) -> RunEnd:
-    """Return the end of a root run that an error has stopped; a command for another graph is a success."""
+    """Return the recorded end of a root run that an exception has stopped.
+
+    A command for another graph is a success: this graph has done its part.
+    """
     return RunEnd(status="success") if isinstance(error, ParentCommand) else end_of(error)

@@ -1,4 +1,4 @@
-"""The cycle: prepare, run, apply, commit, until nothing is left to do."""
+"""The loop of a run: prepare, run, apply and record supersteps until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _SUCCESS = RunEnd(status="success")
 
 
 class Loop:
-    """One run, from its opening to its end.
+    """The loop of one run, from its opening to its end.
 
-    It is the observer of its runner, and makes the facts that recorder, readers and debug ask for.
+    It observes its runner and makes facts of what it sees, for the recorder, the readers of streams and the
+    printer. It makes only facts that somebody listens for.
     """
 
     __slots__ = (
@@ -77,7 +78,7 @@ class Loop:
         self._watch = scope.watch
         self._printer = Printer(run.plan.name, run.plan.state_keys) if scope.debug else None
         heard: Container[type[Fact]] = () if self._sink is None else self._sink.listeners
-        self._heard = heard if self._printer is None else EVERY_KIND  # the kinds of facts that are told
+        self._heard = heard if self._printer is None else EVERY_KIND  # the kinds of facts to make
         listens = self._sink is not None or self._printer is not None
         observed = listens or self._recorder is not None or self._watch is not None
         runner = Runner(run.plan, opened.state, scope, self if observed else None)
@@ -85,7 +86,10 @@ class Loop:
         self._run_tasks = runner.run_tasks if cache is None else partial(cache.run_tasks, runner)
 
     async def run_to_end(self) -> Any:
-        """Run to the end and return the output; whatever stops it, what finished is stored first."""
+        """Run to the end and return the output.
+
+        Whatever stops the run is raised, after the results of finished tasks are stored.
+        """
         try:
             if self._failure is not None:
                 raise self._failure
@@ -100,6 +104,7 @@ class Loop:
         return self._run.output.of(self._state)
 
     async def _run_supersteps(self) -> None:
+        """Run supersteps until no task is due, or a breakpoint stops the run."""
         breakpoints = self._run.breakpoints
         while self._tasks:
             if breakpoints is not None and breakpoints.stop_before(self._tasks, self._approved):
@@ -115,6 +120,7 @@ class Loop:
                     return
 
     async def _run_superstep(self) -> None:
+        """Run the tasks that have no stored outcome, merge the outcomes of all, and have them recorded."""
         tasks = self._tasks
         if tasks[0].spec.name != START or len(tasks) > 1:  # a command may have sent a node beside START
             self._spend()
@@ -143,20 +149,24 @@ class Loop:
             raise failure
 
     def _spend(self) -> None:
+        """Take one superstep from the recursion limit. Raise GraphRecursionError if none is left."""
         if self._budget == 0:
             limit = self._run.settings.recursion_limit
             raise GraphRecursionError(
-                f"Recursion limit of {limit} reached without hitting a stop condition: the graph has taken "
-                f"{limit} supersteps, and {', '.join(sorted({task.name for task in self._tasks}))} would run "
-                "next. If it is meant to run longer, raise `recursion_limit` in the config."
+                f"Recursion limit of {limit} reached without hitting a stop condition: graph "
+                f"{self._run.plan.name!r} has taken {limit} supersteps, and "
+                f"{', '.join(sorted({task.name for task in self._tasks}))} would run next. If the graph is "
+                "meant to run longer, raise `recursion_limit` in the config."
             )
         self._budget -= 1
 
     def _apply(self) -> tuple[set[str], list[Task], Exception | None]:
         """Merge the outcomes, and prepare the next superstep.
 
-        Returns the channels that changed, the tasks that follow, and why these could not be prepared, where a
-        schema refuses the state: what led to it has finished all the same.
+        Returns:
+            The channels that changed, the tasks that follow, and the error of their preparation, if a schema
+            refuses the state. The error is not raised here, because the superstep before it has finished and
+            is to be recorded.
         """
         run, state = self._run, self._state
         checkpoint_id = run.ids.next()
@@ -180,7 +190,7 @@ class Loop:
     async def _record(
         self, recorder: Recorder, changed: set[str], following: Sequence[Task], failure: Exception | None
     ) -> None:
-        """Have a superstep recorded, and tell that it is applied, or stored."""
+        """Have a superstep recorded, then tell listeners that it is applied and, in "sync", stored."""
         run = self._run
         rides = len(self._tasks) == 1 and self._tasks[0].spec.name == START
         stops = run.breakpoints is not None and run.breakpoints.stop_after(self._tasks)
@@ -238,7 +248,11 @@ class Loop:
             self._tell(RunEnded(error))
 
     def _print(self, outcomes: Sequence[Outcome]) -> None:
-        """Tell debug how tasks ended: afterwards, for a warning that is an error must not fail a task."""
+        """Tell the printer how tasks ended.
+
+        This comes after the superstep, because the printer warns: a warning that is turned into an error must
+        not fail a task.
+        """
         for outcome in outcomes:
             if self._printer is not None:
                 self._printer.tell(TaskEnded(outcome, False, self._run.output))
@@ -246,23 +260,35 @@ class Loop:
     # Ends
 
     async def _nothing_to_do(self) -> None:
+        """Record the end of a run that stops before a superstep."""
         if self._recorder is not None:
             end = _SUCCESS if self._run.root else None
             await self._recorder.run_stopped((), self._position, end)
 
     async def _ended_by(self, error: BaseException) -> None:
-        """Store what finished before `error` stopped the run, and give the thread back."""
+        """Store what finished before `error` stopped the run. A root run's commit also releases the claim.
+
+        The caller raises `error` afterwards, whatever happens here. Only a cancellation that comes meanwhile
+        is raised in its place.
+        """
         if self._recorder is None:
             return
         if isinstance(error, ParentCommand) and not self._run.root:
-            for outcome in self._outcomes:  # the commit of a graph around follows
+            # No commit of this graph follows. Its finished tasks go into the line, and the next commit of
+            # the parent graph takes them along: so nothing is awaited here that could be cancelled.
+            for outcome in self._outcomes:
                 if isinstance(outcome, Finished):
                     self._recorder.task_left_behind(outcome)
             return
         end = recorded_end(error) if self._run.root else None
         stop = partial(self._recorder.run_stopped, self._outcomes, self._position, end)
         try:
+            # `error` may be a cancellation, and more can follow. They are held off until the commit is
+            # answered, for CLEANUP_SECONDS at most, because results that nobody stores would be computed
+            # again, and a thread that nobody gives back would stay busy until its lease runs out.
             await clean_up(stop, CLEANUP_SECONDS)
         except Exception as failure:
+            # Noted, not raised: it must not hide what stopped the run. It is the same object if the commit
+            # line had failed before, for that stops the run and then answers every further commit.
             if failure is not error:
                 add_note(error, f"What had finished could not be stored: {failure!r}")

@@ -1,4 +1,4 @@
-"""Openings: from what is stored and an input to the first superstep, a function for each way in."""
+"""Openings: the ways from stored state and an input to a run's first superstep, one function for each."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Opened(NamedTuple):
 
     Attributes:
         recorder: None for a run that stores nothing.
-        tasks: those of the superstep; none if there is nothing to do.
-        known: what an earlier run has stored of their outcomes.
-        approved: whether the superstep was stopped before already, by a breakpoint which is passed now.
-        failure: why there are no tasks, where no input could be made for them.
+        tasks: the tasks of the superstep; none if there is nothing to do.
+        known: the outcomes of tasks that an earlier run has stored.
+        approved: True if the thread stopped at a breakpoint before this superstep, which the run passes now.
+        failure: the error for which there are no tasks: a schema refused to make their input.
     """
 
     state: ThreadState
@@ -60,12 +60,13 @@ class Opened(NamedTuple):
 async def opened(
     run: Run, head: CheckpointTuple | None, given: Any, *, below: bool, approved: bool = True
 ) -> Opened:
-    """Open a root run by the way that its input and its thread ask for.
+    """Open a root run in the way that its input and its thread require.
 
     Args:
-        head: the checkpoint to begin at; None where nothing is stored.
-        given: a mapping, a Command, or None to go on.
-        below: whether the thread has a newer checkpoint than `head`.
+        head: the checkpoint to begin at; None if nothing is stored.
+        given: a mapping, a Command, or None to continue.
+        below: True if the thread has a newer checkpoint than `head`.
+        approved: True if the run passes the breakpoint at which the thread stopped.
     """
     if head is None:
         return await fresh(run, given)
@@ -76,10 +77,10 @@ async def opened(
 
 
 async def orphaned(run: Run, head: CheckpointTuple | None, given: Any, *, below: bool, run_id: str) -> Opened:
-    """Open a run whose process is gone: on what it has stored, else on its recorded input.
+    """Open a run whose process is gone: on the checkpoint that it has stored, else on its recorded input.
 
-    It has not stopped yet at a breakpoint after what it has stored itself; but its fork is where it was told
-    to go on.
+    A checkpoint of its own is no place where it was stopped, so a breakpoint there still holds. A fork is the
+    exception: the run was told to continue from there.
     """
     own = head is not None and head.metadata.get("run_id") == run_id
     forked_here = head is not None and head.metadata.get("source") == "fork"
@@ -87,18 +88,18 @@ async def orphaned(run: Run, head: CheckpointTuple | None, given: Any, *, below:
 
 
 async def fresh(run: Run, given: Any) -> Opened:
-    """Open a run on what a caller gave, a mapping or a Command, where nothing is stored."""
+    """Open a run on a mapping or a Command where nothing is stored."""
     state = ThreadState(run.plan)
-    thread = _Thread(run, state, _recorder(run, state, None), NOWHERE)
+    thread = _Opening(run, state, _recorder(run, state, None), NOWHERE)
     if isinstance(given, Command):
         return await thread.begin(command_writes(run.plan, given))
     return await thread.begin(_input_writes(run.plan, given))
 
 
 async def renewed(run: Run, head: CheckpointTuple, given: Mapping[str, Any]) -> Opened:
-    """Open a run on a new input: what the thread had left to do is dropped, its state is not.
+    """Open a run on a new input: tasks that the thread had left to do are dropped, its state is kept.
 
-    What commands wrote to the state stays as well.
+    The writes of commands that are kept beside the head belong to the state, and are merged.
     """
     thread, followed = _stored(run, head)
     thread.merge_commands(kept_commands(followed.stored.pending_writes or ()).values())
@@ -109,11 +110,11 @@ async def renewed(run: Run, head: CheckpointTuple, given: Mapping[str, Any]) -> 
 async def resumed(
     run: Run, head: CheckpointTuple, command: Command | None = None, *, approved: bool = False
 ) -> Opened:
-    """Open a run on what the thread still has to do, with the outcomes of it that are stored already.
+    """Open a run on the tasks that the thread has left to do, with their outcomes that are stored already.
 
     Args:
-        command: what to write first.
-        approved: whether going on here means to pass the breakpoint at which the thread stopped.
+        command: a command whose writes are merged first.
+        approved: True if the run passes the breakpoint at which the thread stopped.
     """
     thread, followed = _stored(run, head)
     pending = followed.stored.pending_writes or ()
@@ -131,9 +132,11 @@ async def resumed(
 async def forked(
     run: Run, head: CheckpointTuple, command: Command | None = None, *, approved: bool = False
 ) -> Opened:
-    """Open a run below a checkpoint that is not the newest: on one of its own, which inherits no results.
+    """Open a run at a checkpoint that is not the newest: it branches off with a checkpoint of its own.
 
-    Args: those of `resumed`.
+    Results that are stored beside the old checkpoint do not count for the new one.
+
+    Args: as for `resumed`.
     """
     thread, followed = _stored(run, head)
     require_nodes(run.plan, followed.stored)
@@ -148,13 +151,13 @@ async def forked(
 async def child(run: Run, given: Any, head: CheckpointTuple | None) -> Opened:
     """Open the run of a graph that a node invokes.
 
-    If the task ran before, in an attempt that failed or a process that is gone, the child continues what is
-    stored of it, which holds what this very call wrote.
+    A head exists if the task ran before, in an attempt that failed or a process that is gone. Then the child
+    continues from there, and its input is not needed: the head contains the writes of the same input.
     """
     return await (fresh(run, given) if head is None else resumed(run, head))
 
 
-# What they share
+# Parts of all ways
 
 
 def _recorder(run: Run, state: ThreadState, followed: Followed | None) -> Recorder | None:
@@ -172,20 +175,21 @@ def _recorder(run: Run, state: ThreadState, followed: Followed | None) -> Record
     return Recorder(run.plan, state, session, run.namespace, head, metadata, renamed)
 
 
-def _stored(run: Run, head: CheckpointTuple) -> tuple[_Thread, Followed]:
+def _stored(run: Run, head: CheckpointTuple) -> tuple[_Opening, Followed]:
+    """Load a stored thread, in the names that nodes have today."""
     followed = follow(run.plan, head)
     stored = followed.stored
     state = ThreadState.load(run.plan, stored.checkpoint)
     position = Position(id_of(stored), stored.metadata.get("source", "loop"), stored.metadata.get("step", -2))
-    return _Thread(run, state, _recorder(run, state, followed), position), followed
+    return _Opening(run, state, _recorder(run, state, followed), position), followed
 
 
 def _input_writes(plan: Plan, given: Mapping[str, Any]) -> Writes:
     return [(START, given)] if START in plan.nodes else list(given.items())
 
 
-class _Thread:
-    """A thread while a run opens it."""
+class _Opening:
+    """A thread while a run opens it: its state, and the position that moves as inputs are merged."""
 
     __slots__ = ("_position", "_recorder", "_run", "_state")
 
@@ -202,7 +206,7 @@ class _Thread:
         )
 
     async def begin(self, writes: Writes, dropped: Sequence[Finished] = ()) -> Opened:
-        """Write an input, and prepare what it starts."""
+        """Merge an input, and prepare the tasks that it starts."""
         written = Finished(input_task(self._superstep()), writes, len(writes))
         checkpoint_id = self._run.ids.next()
         stored = self._recorder is not None
@@ -220,7 +224,7 @@ class _Thread:
             await self._recorder.superstep_applied(fact, rides=True)
 
     def left_to_do(self) -> list[Task]:
-        """Return the tasks that the thread would run next, and those deferred to its end; without inputs."""
+        """Return the tasks that the thread would run next, deferred ones included, without inputs."""
         state, plan = self._state, self._run.plan
         for foreign in [name for name in state.versions if is_trigger(name) and name not in plan.channels]:
             del state.versions[foreign]
@@ -233,12 +237,12 @@ class _Thread:
         ]
 
     async def fork(self, commands: Iterable[Writes]) -> None:
-        """Go on from a checkpoint of the run's own, which holds what commands wrote to the old one."""
+        """Record a checkpoint of the run's own, with the writes of commands merged, and stand on it."""
         self._position = self._position._replace(checkpoint_id=self._run.ids.next())
         await self._record(self._position.checkpoint_id, "fork", self.merge_commands(commands))
 
     def keep_command(self, command: Command, kept: Mapping[str, Writes]) -> None:
-        """Keep a command and merge what it writes, unless this run has done so before it was killed."""
+        """Keep a command and merge its writes, unless this run did so before it crashed."""
         writes = command_writes(self._run.plan, command)
         fence = None if self._run.session is None else self._run.session.fence
         task_id = command_id(str(uuid6.uuid7()) if fence is None else fence.run_id)
@@ -249,7 +253,7 @@ class _Thread:
         self.merge_commands([writes])
 
     def merge_commands(self, commands: Iterable[Writes]) -> set[str]:
-        """Merge what commands wrote beside the checkpoint; return the channels that changed."""
+        """Merge the writes of commands and return the channels that changed."""
         changed: set[str] = set()
         for writes in commands:
             position = self._position
@@ -260,18 +264,18 @@ class _Thread:
         return changed
 
     def due(self) -> tuple[list[Task], Exception | None]:
-        """Return the tasks that the thread still has to do, or why no input could be made for them."""
+        """Return the tasks that the thread has left to do, or none and the error of making their inputs."""
         try:
             return prepare(self._run.plan, self._state, None, self._superstep(resumed=True)), None
         except MissingNodeError:
             raise
-        except Exception as error:  # a schema refuses the state: an end of the run like any other
+        except Exception as error:  # a schema refuses the state, which ends the run as any error does
             return [], error
 
     def go_on(
         self, tasks: Sequence[Task], known: Sequence[Outcome], approved: bool, failure: Exception | None
     ) -> Opened:
-        """Tell readers where the thread stands, and what of its superstep is known."""
+        """Tell readers the state of the thread and the known outcomes, and return the opened run."""
         sink, output = self._run.sink, self._run.output
         if sink is not None:
             self._tell_state(sink, None)

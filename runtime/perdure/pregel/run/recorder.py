@@ -1,4 +1,4 @@
-"""The recorder: projects a run's facts to rows, and is the one caller of its saver while it goes on."""
+"""The recorder: a run's facts as rows. While a run goes on, nothing else makes commits for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from perdure.pregel.step.task import Position, Superstep, Task, Writes
 
 
 class Recorder:
-    """Turns one graph run's facts into commits, by its durability."""
+    """The facts of one run, turned into commits at the moments that the run's durability demands."""
 
     __slots__ = (
         "_carried",
@@ -59,11 +59,11 @@ class Recorder:
         metadata: Mapping[str, Any],
         renamed: Iterable[str] = (),
     ) -> None:
-        """Begin to record on what is stored.
+        """Continue the record of a thread.
 
         Args:
-            head: the checkpoint that the next one will follow; None for a thread that has none.
-            renamed: channels of the head that the next checkpoint stores again, under their new names.
+            head: the checkpoint that the next one will follow; None if the thread has none.
+            renamed: channels that the head has under an old name, which the next checkpoint stores again.
         """
         self._plan = plan
         self._state = state
@@ -71,7 +71,7 @@ class Recorder:
         self._metadata = metadata
         self._changed: set[str] = set(renamed)
         self._held: list[WriteRow] = []
-        self._handed: set[Task] = set()  # tasks of this superstep whose end is in the line already
+        self._handed: set[Task] = set()  # tasks of this superstep whose outcome is in the line already
         self._namespace = namespace.text
         self._parent_id = None if head is None else head.checkpoint["id"]
         self._unstored = False
@@ -84,28 +84,28 @@ class Recorder:
 
     @property
     def deferred(self) -> bool:
-        """Whether nothing is stored before the end."""
+        """True if nothing is stored before the end of the run (durability "exit")."""
         return self._session.durability == "exit"
 
     @property
     def stores_at_once(self) -> bool:
-        """Whether a superstep is stored before the next one starts."""
+        """True if each superstep is stored before the next one starts (durability "sync")."""
         return self._session.durability == "sync"
 
     async def before_superstep(self) -> None:
-        """Wait until as few finished supersteps are unacknowledged as the durability allows."""
+        """Wait, in durability "async", until at most one finished superstep is unacknowledged."""
         if self._session.durability == "async":
             await self._session.line.settle_supersteps(1)
 
     def task_ended(self, fact: TaskEnded) -> None:
-        """Store what a task wrote at once if others of its superstep still run; else its commit follows."""
+        """Store a task's writes at once if others of its superstep still run. Else the commit follows."""
         if not fact.others_run:
-            self._session.wake.hush(self)
+            self._session.wake.hush(self)  # the superstep's commit will take along what has gathered
         elif isinstance(fact.outcome, Finished) and not self.deferred:
             self._store_early(fact.outcome)
 
     def task_left_behind(self, finished: Finished) -> None:
-        """Store what a task wrote beside another that left the graph, of which no commit follows."""
+        """Store the writes of a task whose sibling left the graph, for which no other commit follows."""
         if not self.deferred and not self._is_stored(finished):
             self._store_early(finished)
 
@@ -118,25 +118,29 @@ class Recorder:
         return outcome.restored or outcome.task in self._handed
 
     def merged(self, finished: Finished, changed: Iterable[str]) -> None:
-        """Note writes of no superstep that were merged into the state: the next checkpoint holds them."""
+        """Note that writes of no superstep were merged into the state. The next checkpoint will hold them."""
         self._changed.update(changed)
         if self._session.saver.stores_deltas:
             self._note_carried((finished,))
 
     def keep_command(self, superstep: Superstep, writes: Writes, task_id: str, order: int) -> None:
-        """Keep what a command writes beside the checkpoint that it came to."""
+        """Store a command's writes beside the checkpoint on which the thread stands."""
         place = (self._namespace, superstep.checkpoint_id, task_id, path_text((order,)))
         rows = [
             WriteRow(*place, index, name, self._encode_write(INPUT, name, value))
             for index, (name, value) in enumerate(self._stored_writes(writes))
         ]
         if self.deferred:
-            self._held = rows  # in the next checkpoint, or beside this one if there is none
+            self._held = rows  # stored only if the run ends without a checkpoint, which would hold them
         else:
             self._put(writes=rows)
 
     async def handler_begins(self, failed: Failed) -> None:
-        """Return when it is certain that a task's error handler, not its node, would be run again."""
+        """Store that a task's error handler takes over, and return when that is acknowledged.
+
+        From then on, a run that continues this one after a crash runs the handler again, not the node. In
+        durability "exit" nothing is stored yet, and nothing is waited for.
+        """
         if not self.deferred:
             self._put(writes=self._error_rows(failed))
             self._handed.add(failed.task)
@@ -148,14 +152,14 @@ class Recorder:
         """Record a superstep whose writes were applied.
 
         Args:
-            end: given with the last superstep of the run that holds the claim.
-            rides: the superstep ran no node, so it may be stored together with the next one.
+            end: the end of the run, with the last superstep of the run that holds the claim.
+            rides: True if the superstep ran no node, so that it may be stored together with the next one.
         """
         self._changed.update(fact.changed or ())
         if self._session.saver.stores_deltas:
             self._note_carried(fact.outcomes)
         if self.deferred:
-            self._handed = {outcome.task for outcome in fact.outcomes}  # in the checkpoint that is to come
+            self._handed = {outcome.task for outcome in fact.outcomes}  # the run's one checkpoint holds them
             self._unstored = True
             if end is not None:
                 self._put_checkpoint(fact.position, [], end)
@@ -175,14 +179,18 @@ class Recorder:
             self._session.wake.ring(None)
 
     async def run_stopped(self, outcomes: Iterable[Outcome], position: Position, end: RunEnd | None) -> None:
-        """Record a superstep that did not come to its end: what finished, and what failed.
+        """Record a superstep that did not come to its end: the tasks that finished, and those that failed.
 
-        What cannot be encoded cannot keep the rest from being stored.
+        A write that cannot be encoded is recorded as its task's failure. If the state cannot be encoded, only
+        the end of the run is stored, which gives the thread back.
 
         Args:
-            position: the checkpoint that the tasks ran from.
+            position: the checkpoint from which the tasks ran.
         """
-        if self._session.line.ending:  # stopped while its last commit was on its way, which says it all
+        if self._session.line.ending:
+            # The run was cancelled while its last commit was on its way. That commit has everything in it,
+            # the end included; to wait for its answer is all that is left. The line sends it again if the
+            # cancellation cut its sender off.
             await self._session.line.settle()
             return
         writes = [row for outcome in outcomes for row in self._stopped_rows(outcome)]
@@ -192,7 +200,7 @@ class Recorder:
             else:
                 self._put(writes=[*self._held, *writes], end=end)
         except UnserializableValueError:
-            self._put(end=end)
+            self._put(end=end)  # nothing of the first try is in the line: encoding comes before `put`
             raise
         finally:
             await self._session.line.settle()
@@ -301,7 +309,7 @@ class Recorder:
         ]
 
     def _stored_writes(self, writes: Writes) -> Writes:
-        """Return a task's writes, all its Sends as one, without what is never stored (untracked keys)."""
+        """Return the writes of a task to store: without untracked keys, and with all Sends as one write."""
         untracked = self._plan.untracked
         stored: Writes = []
         sends: list[Send] = []
@@ -325,7 +333,7 @@ class Recorder:
             ) from error
 
     def _error_rows(self, failed: Failed) -> list[WriteRow]:
-        """Return the rows of a failure; if a handler took over, they keep the node from being run again."""
+        """Return the rows of a failure. If a handler took over, they say so: the node does not run again."""
         task = failed.task
         place = (self._namespace, task.superstep.checkpoint_id, task.id, path_text(task.path))
         controls = [(ERROR, repr(failed.error))]

@@ -1,8 +1,8 @@
-"""Renamed nodes: a thread that was stored under other names, read as if they had been those of today.
+"""Renamed nodes: threads that were stored under old names, read in the names of today.
 
-The task that waits on a renamed node stays the task that it was: it keeps the id, and the namespace, that
-it had under the old name, so what is stored of it, and of graphs below it, is found. From the next
-superstep on, everything is stored under the new names.
+A task that waits on a renamed node keeps the id and the namespace that it had under the old name. So the
+results that are stored for it, and for graphs below it, are found. From the next superstep on, everything is
+stored under the new names.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class Followed:
     """A stored thread in the names of today.
 
     Attributes:
-        channels: the triggers that were stored under another name, and that name.
-        sends: the places of stored Sends, those of commands last, to a node of another name, and that name.
+        stored: the thread, with today's names.
+        channels: the old names of triggers, by today's names.
+        sends: the old names of the nodes of Sends, by the place of the Send; those of commands come last.
     """
 
     stored: CheckpointTuple
@@ -34,7 +35,7 @@ class Followed:
     sends: Mapping[int, str] = field(default_factory=dict)
 
     def marked(self, tasks: list[Task]) -> list[Task]:
-        """Return the tasks prepared from `stored`, each with its identity from when it was stored."""
+        """Return the tasks that were prepared from `stored`, each with the identity that it had there."""
         if not (self.channels or self.sends):
             return tasks
         return [task._replace(former=self._former(task)) for task in tasks]
@@ -53,7 +54,7 @@ class Followed:
 
 
 def follow(plan: Plan, stored: CheckpointTuple) -> Followed:
-    """Return a stored thread in today's names for nodes."""
+    """Return a stored thread in the names that nodes have today."""
     if not plan.renamed:
         return Followed(stored=stored)
     checkpoint = stored.checkpoint
@@ -80,7 +81,7 @@ def follow(plan: Plan, stored: CheckpointTuple) -> Followed:
 
 
 def _channel(plan: Plan, name: str) -> str:
-    """Return a stored trigger's name of today; other channels, and triggers that are gone, keep theirs."""
+    """Return today's name of a stored trigger. Other channels, and triggers that are gone, keep theirs."""
     if name in plan.channels or not is_trigger(name):
         return name
     starts, _, end = name.removeprefix(JOIN).rpartition(":")
@@ -96,7 +97,7 @@ def _starts(plan: Plan, starts: str) -> str:
 
 
 def _value(plan: Plan, name: str, value: Any) -> Any:
-    """Return a channel's stored value in today's names: those of Sends, and those that a join has seen."""
+    """Return a channel's stored value with today's names in Sends and in the arrivals at a join."""
     if name == TASKS:
         return [_send(plan, send) for send in value]
     if not name.startswith(JOIN):
@@ -119,7 +120,7 @@ def _write(plan: Plan, write: PendingWrite) -> PendingWrite:
 
 
 def _seen(plan: Plan, stored: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Return the versions that each node has seen; what is known of both names counts for the node."""
+    """Return the versions that each node has seen. Of an old and a new name, the greater version counts."""
     seen: dict[str, dict[str, str]] = {}
     for node, versions in stored.items():
         known = seen.setdefault(plan.renamed.get(node, node), {})

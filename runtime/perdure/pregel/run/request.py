@@ -1,4 +1,4 @@
-"""A run as asked for, and as its claim records it."""
+"""The request for a run, and its form in a claim."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from perdure.pregel.work.running import Scope
 
 
 class RunRequest(NamedTuple):
-    """A run as asked for.
+    """The request for a run.
 
     Attributes:
-        input: None continues what is stored.
-        saver: None stores nothing, unless a surrounding run does; False stores nothing at all.
-        orphan: given when this run continues one whose process is gone.
+        input: a mapping, an object, a Command, or None to continue what is stored.
+        saver: the saver of the run. None stores nothing, unless a surrounding run does; False stores nothing
+            in any case.
+        orphan: the run to continue, whose process is gone.
     """
 
     plan: Plan
@@ -43,11 +44,11 @@ class RunRequest(NamedTuple):
         return self.scope.settings
 
     def with_settings(self, settings: RunSettings) -> RunRequest:
-        """Return the request, differently configured."""
+        """Return the request with other settings."""
         return self._replace(scope=self.scope._replace(settings=settings))
 
     def read_through(self, buffer: Buffer) -> RunRequest:
-        """Return the request for a run whose events go into a buffer, and to readers of runs around it."""
+        """Return the request with events that go into a buffer, and to the readers of runs around it."""
         return self._replace(scope=self.scope._replace(sink=Sink(buffer, above=self.scope.sink)))
 
     def called(self, ordinal: int) -> RunRequest:
@@ -58,7 +59,7 @@ class RunRequest(NamedTuple):
         return self._replace(scope=self.scope._replace(sink=sink.call(ordinal)))
 
     def continuing(self, orphan: Orphan) -> RunRequest:
-        """Return the request as one to continue an orphan, as that was asked for."""
+        """Return a request to continue an orphan, with the options that its claim has recorded."""
         configurable = {**orphan.config.get("configurable", {}), "thread_id": orphan.thread_id}
         config = dict(orphan.config)
         stops = breakpoints(config.pop("interrupt_before", ()), config.pop("interrupt_after", ()))
@@ -69,17 +70,19 @@ class RunRequest(NamedTuple):
 
     @property
     def checkpoint_id(self) -> str | None:
-        """The checkpoint to begin at; None for the newest, on which a successor goes on."""
+        """The checkpoint to begin at; None for the newest one, from which an orphan continues."""
         started = self.orphan is not None and self.orphan.started
         return None if started else self.settings.checkpoint_id
 
     def claim(self, saver: LeasedSaver, thread_id: str) -> ClaimRequest:
-        """Return the claim that records all that a successor of this run would need."""
+        """Return the claim, which records everything that another process needs to continue the run."""
         settings, orphan = self.settings, self.orphan
         try:
             recorded_input = saver.serde.dumps(recorded(self.input))
         except UnserializableValueError as error:
-            raise UnserializableValueError(f"The input cannot be recorded: {error}") from error
+            raise UnserializableValueError(
+                f"The input of the run on thread {thread_id!r} cannot be recorded: {error}"
+            ) from error
         return ClaimRequest(
             thread_id=thread_id,
             run_id=orphan.run_id if orphan is not None else settings.run_id or str(uuid6.uuid7()),
@@ -94,7 +97,7 @@ class RunRequest(NamedTuple):
 
 
 def _recorded_config(settings: RunSettings, stops: Breakpoints | None) -> dict[str, Any]:
-    """Return the config that a successor must be called with, beside thread and input."""
+    """Return the config with which the run has to be continued, without thread and input."""
     return {
         "interrupt_before": [] if stops is None else sorted(stops.before),
         "interrupt_after": [] if stops is None else sorted(stops.after),
@@ -107,7 +110,7 @@ def _recorded_config(settings: RunSettings, stops: Breakpoints | None) -> dict[s
 
 
 def _storable(configurable: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what another process can be given of a config: no addresses, and no objects of this one."""
+    """Return the part of a config that another process can use: no addresses, no objects of this process."""
     return {
         key: value
         for key, value in configurable.items()

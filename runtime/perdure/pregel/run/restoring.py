@@ -1,4 +1,4 @@
-"""Outcomes that an earlier run of a thread has stored, and nodes that the thread waits on."""
+"""The outcomes that an earlier run of a thread has stored, and the nodes on which the thread waits."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _REMEDY: Final = "If a node was renamed, say so: compile(renamed={'<old name>': 
 
 
 def restored(plan: Plan, tasks: Sequence[Task], pending: Sequence[PendingWrite]) -> list[Outcome]:
-    """Return the stored outcomes of tasks; one that only failed has none, and runs again.
+    """Return the stored outcomes of tasks.
 
-    In place of one that failed with a handler, the handler goes on, or has finished.
+    A task that failed without an error handler has none: it runs again. For one whose handler took over, the
+    failure is an outcome, so that the handler runs again instead, unless it has an outcome as well.
     """
     stored: dict[str, Writes] = {}
     errors: dict[str, str] = {}
@@ -63,7 +64,7 @@ def _finished(plan: Plan, task: Task, writes: Writes) -> Finished:
     known = [write for write in writes if write[0] in plan.channels]
     for channel in sorted({name for name, _ in writes} - plan.channels.keys() - {NO_WRITES}):
         logger.warning(
-            "Task %s of node %r wrote to %r, which graph %r no longer has; the write is dropped.",
+            "Task %s of node %r wrote to %r, which graph %r no longer has. The write is dropped.",
             task.id,
             task.name,
             channel,
@@ -73,7 +74,7 @@ def _finished(plan: Plan, task: Task, writes: Writes) -> Finished:
 
 
 def require_destinations(plan: Plan, pending: Sequence[PendingWrite]) -> None:
-    """Refuse a thread on which a finished node leads nowhere because the next one was renamed meanwhile."""
+    """Refuse a thread on which a finished node leads to a node that was renamed or removed meanwhile."""
     for _, channel, _ in pending:
         if is_trigger(channel) and channel not in plan.channels:
             raise MissingNodeError(
@@ -83,7 +84,7 @@ def require_destinations(plan: Plan, pending: Sequence[PendingWrite]) -> None:
 
 
 def require_nodes(plan: Plan, head: CheckpointTuple) -> None:
-    """Refuse a thread that waits on a node which is gone: it must not seem to have ended."""
+    """Refuse a thread that waits on a node which is gone. Otherwise it would seem to have ended."""
     for name in missing_nodes(plan, head):
         raise MissingNodeError(
             f"The thread waits on node {name!r}, which graph {plan.name!r} does not have. "
@@ -92,7 +93,7 @@ def require_nodes(plan: Plan, head: CheckpointTuple) -> None:
 
 
 def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
-    """Return the nodes that a thread waits on and the graph does not have."""
+    """Return the nodes on which a thread waits and which the graph does not have."""
     written = list(head.checkpoint["channel_values"].items())
     for writes in kept_commands(head.pending_writes or ()).values():
         written += writes
@@ -102,7 +103,7 @@ def missing_nodes(plan: Plan, head: CheckpointTuple) -> list[str]:
 
 
 def _awaited_node(channel: str, stored: Any) -> str | None:
-    """Return the node that a stored trigger is about to start, if it is one and does."""
+    """Return the node that a stored channel is about to start; None if the channel starts none."""
     if channel.startswith(BRANCH):
         return channel.removeprefix(BRANCH)
     if channel.startswith(JOIN) and isinstance(stored, list | dict):

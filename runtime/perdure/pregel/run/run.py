@@ -1,4 +1,4 @@
-"""One run, as everything in it shares it."""
+"""Run: the values that everything in one run shares."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from perdure.pregel.work.running import Scope
 
 
 class Run(NamedTuple):
-    """One run of one graph. Every call makes one, and a named tuple takes a quarter of a dataclass's time.
+    """One run of one graph. Nothing of it changes while it goes on; what changes is in its Loop.
+
+    A named tuple, because every call makes one: a frozen dataclass takes four times as long.
 
     Attributes:
-        scope: everything that it offers to its nodes and hands down to child graphs.
-        ids: the source of its checkpoint ids.
-        output: the state keys that its caller gets.
-        breakpoints: where it stops on purpose; None: nowhere.
-        root: whether it holds its thread's claim, and so ends it.
+        scope: everything that the run offers to its nodes and hands down to child graphs.
+        ids: the source of checkpoint ids.
+        output: the state keys that the caller gets.
+        breakpoints: the places where the run stops on purpose.
+        root: True if the run holds the claim of its thread, and so records the end and releases the claim.
     """
 
     plan: Plan

@@ -382,7 +382,7 @@ async def test_a_send_argument_that_cannot_be_stored_is_named() -> None:
 
 async def test_an_input_that_cannot_be_stored_claims_and_stores_nothing() -> None:
     saver = WatchedSaver()
-    with pytest.raises(UnserializableValueError, match=r"The input cannot be recorded: .*y"):
+    with pytest.raises(UnserializableValueError, match=r"The input .* on thread 't' cannot be recorded: .*y"):
         await chain(["a"]).compile(checkpointer=saver).ainvoke({"y": object()}, thread())
 
     assert (saver.claims, saver.sent) == ([], [])

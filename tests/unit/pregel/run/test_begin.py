@@ -52,7 +52,7 @@ async def test_an_input_that_is_no_mapping_is_refused_before_anything_is_claimed
 async def test_no_input_and_nothing_stored_is_refused() -> None:
     saver = WatchedSaver()
     for graph in (chain(["a"]).compile(), chain(["a"]).compile(checkpointer=saver)):
-        with pytest.raises(EmptyInputError, match=r"Received no input for __start__.*\{\} is one"):
+        with pytest.raises(EmptyInputError, match=r"Received no input for __start__.*\(\{\} for none\)"):
             await graph.ainvoke(None, thread())
 
     assert saver.sent == []
