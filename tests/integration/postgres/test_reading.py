@@ -15,8 +15,7 @@ from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import InvalidPayloadError
 from perdure.ids import make_version
 from perdure_checkpointers.postgres import PostgresSaver
-from perdure_checkpointers.postgres.queries import CacheQueries, Queries, Statement
-from perdure_checkpointers.postgres.queries.blocks import BLOCKS
+from perdure_checkpointers.postgres.queries import Queries, Statement
 from tests.integration.postgres.threads import IDS, Server, commit, config, new_thread, request
 
 
@@ -210,18 +209,3 @@ async def test_a_value_is_stored_once_whoever_refers_to_it(saver: PostgresSaver,
     await saver.acommit(first)
     await saver.acommit(replace(second, checkpoints=[row], blobs=[blob]))
     assert await server.value("SELECT count(*) FROM perdure.channel_blobs") == 1
-
-
-def test_every_block_of_sql_is_used() -> None:
-    asked: set[str] = set()
-
-    class Recording(dict[str, Any]):
-        def __getitem__(self, name: str) -> Any:
-            asked.add(name)
-            return super().__getitem__(name)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("perdure_checkpointers.postgres.queries.catalog.BLOCKS", Recording(BLOCKS))
-        CacheQueries("schema")
-        Queries("schema").page("of_thread", "of_namespace", "addressed", "older_than", "matching", "after")
-    assert asked == set(BLOCKS)

@@ -1,27 +1,29 @@
--- What the node cache says to Postgres. Each block has a name and a sentence; `{schema}` stands for the
--- schema's name, `%(name)s` is bound.
+-- Statements of the node cache.
 --
--- Rules: who locks several rows and waits, locks them in the order of their key.
+-- Each block has a name and a sentence. `{schema}` stands for the schema's name; `%(name)s` is bound.
+--
+-- A statement that locks several rows, and waits, locks them in the order of their key.
 
 -- name: cache_get
--- The values under these keys that have not expired, with the number of the key.
+-- Read the values under these keys that have not expired, each with the number of its key.
 SELECT k.n, c.value
 FROM unnest(%(namespaces)s::text[], %(keys)s::text[]) WITH ORDINALITY AS k (namespace, key, n)
 JOIN {schema}.node_cache c USING (namespace, key)
 WHERE c.expires_at IS NULL OR c.expires_at > clock_timestamp();
 
 -- name: cache_set
--- Keeps values, each for so many microseconds or, if negative, for ever; then removes some that have expired.
+-- Store values for so many microseconds each, or for ever if negative; then remove some that have expired.
 WITH stored AS (
     INSERT INTO {schema}.node_cache (namespace, key, expires_at, value)
-    SELECT e.namespace, e.key, CASE WHEN e.ttl >= 0 THEN clock_timestamp() + e.ttl * interval '1 microsecond' END, e.value
+    SELECT e.namespace, e.key,
+        CASE WHEN e.ttl >= 0 THEN clock_timestamp() + e.ttl * interval '1 microsecond' END, e.value
     FROM unnest(%(namespaces)s::text[], %(keys)s::text[], %(ttls)s::int8[], %(values)s::bytea[])
         AS e (namespace, key, ttl, value)
     ORDER BY e.namespace COLLATE "C", e.key COLLATE "C"
     ON CONFLICT (namespace, key) DO UPDATE SET expires_at = excluded.expires_at, value = excluded.value
     RETURNING 1
 ),
--- That it asks for what was stored makes it come second: having removed rows, this waits for none.
+-- It reads `stored`, so it runs second: once it has locked expired rows, this statement waits for no other.
 expired AS MATERIALIZED (
     SELECT c.namespace, c.key FROM {schema}.node_cache c
     WHERE c.expires_at <= now() AND (SELECT count(*) FROM stored) > 0
@@ -30,7 +32,7 @@ expired AS MATERIALIZED (
 DELETE FROM {schema}.node_cache c USING expired e WHERE c.namespace = e.namespace AND c.key = e.key;
 
 -- name: cache_clear
--- Removes some of what lies in these ranges of namespaces, and says how much of it there was.
+-- Remove some of the entries in these ranges of namespaces, and count them.
 WITH found AS MATERIALIZED (
     SELECT c.namespace, c.key
     FROM unnest(%(firsts)s::text[], %(untils)s::text[]) AS r (first, until)

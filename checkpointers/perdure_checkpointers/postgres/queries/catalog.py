@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, LiteralString, TypeVar
+from typing import Any, Final, LiteralString, TypeVar
 
 from psycopg import sql
 
@@ -15,25 +15,36 @@ Row = TypeVar("Row")
 _NUMBERS: Final[tuple[LiteralString, ...]] = ("c_n", "b_n", "w_n")
 _NOTHING: Final = sql.SQL("")
 
+PAGE_CONDITIONS: Final = ("of_thread", "of_namespace", "addressed", "older_than", "matching", "after")
+"""The blocks that a page of checkpoints can be limited by."""
+
 
 class _Composer:
     """Blocks, with the schema's name and other parts put into them."""
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, *, as_written: bool = False) -> None:
+        """Compose the statements.
+
+        Args:
+            as_written: keep the line breaks and comments of the files, for people.
+        """
         self._schema = sql.Identifier(schema)
+        self._as_written = as_written
 
     def _part(self, name: str, **parts: sql.Composable) -> sql.Composed:
-        return sql.SQL(BLOCKS[name].folded).format(schema=self._schema, **parts)
+        block = BLOCKS[name]
+        text = block.text if self._as_written else block.folded
+        return sql.SQL(text).format(schema=self._schema, **parts)
 
-    def _compose(self, name: str, row: type[Row], **parts: sql.Composable) -> Statement[Row]:
-        return statement_of(self._part(name, **parts), row)
+    def _compose(self, name: str, row: type[Row], note: str = "", **parts: sql.Composable) -> Statement[Row]:
+        return statement_of(BLOCKS[name].sentence + note, self._part(name, **parts), row)
 
 
 class CacheQueries(_Composer):
     """The statements of the node cache."""
 
-    def __init__(self, schema: str) -> None:
-        super().__init__(schema)
+    def __init__(self, schema: str, *, as_written: bool = False) -> None:
+        super().__init__(schema, as_written=as_written)
         self.cache_get = self._compose("cache_get", rows.CachedRow)
         self.cache_set = self._compose("cache_set", rows.NoRow)
         self.cache_clear = self._compose("cache_clear", rows.ClearedRow)
@@ -47,17 +58,25 @@ class Queries(_Composer):
     ends with `_by_id`.
     """
 
-    def __init__(self, schema: str) -> None:
-        super().__init__(schema)
+    def __init__(self, schema: str, *, as_written: bool = False) -> None:
+        super().__init__(schema, as_written=as_written)
         self.proof = self._compose("proof", rows.ProofRow, settings=sql.SQL("NULL"))
-        self.proof_and_settings = self._compose("proof", rows.ProofRow, settings=self._part("settings"))
+        self.proof_and_settings = self._compose(
+            "proof",
+            rows.ProofRow,
+            " Then set how it plans statements.",
+            settings=self._part("settings"),
+        )
         self.stop = self._compose("stop", rows.StoppedRow)
 
         of_one = self._rows(of_many=False)
-        skipping, waiting = sql.SQL("SKIP LOCKED"), _NOTHING
         self.commit = self._compose("commit", rows.AcceptedRow, rows=self._rows(of_many=True))
-        self.commit_one = self._compose("commit_one", rows.AcceptedRow, rows=of_one, waiting=skipping)
-        self.commit_waiting = self._compose("commit_one", rows.AcceptedRow, rows=of_one, waiting=waiting)
+        self.commit_one = self._compose(
+            "commit_one", rows.AcceptedRow, rows=of_one, waiting=sql.SQL("SKIP LOCKED")
+        )
+        self.commit_waiting = self._compose(
+            "commit_one", rows.AcceptedRow, " Wait if its row is locked.", rows=of_one, waiting=_NOTHING
+        )
         self.commit_unfenced = self._compose("commit_unfenced", rows.AcceptedRow, rows=of_one)
         self.verdict = self._compose("verdict", rows.VerdictRow)
         self.already_committed = self._compose("already_committed", rows.RepetitionRow)
@@ -91,14 +110,14 @@ class Queries(_Composer):
         return self._compose("page", rows.PageRow, conditions=condition, writes=self._part("writes"))
 
     def _newest(self, name: str, row: type[Row]) -> Statement[Row]:
-        return self._reading(name, row, _NOTHING)
+        return self._reading(name, row, " The checkpoint is the newest.", _NOTHING)
 
     def _by_id(self, name: str, row: type[Row]) -> Statement[Row]:
-        return self._reading(name, row, self._part("addressed"))
+        return self._reading(name, row, " The checkpoint is named by its id.", self._part("addressed"))
 
-    def _reading(self, name: str, row: type[Row], addressed: sql.Composable) -> Statement[Row]:
+    def _reading(self, name: str, row: type[Row], note: str, addressed: sql.Composable) -> Statement[Row]:
         parts = {part: self._part(part) for part in ("head", "values", "writes", "record_again")}
-        return self._compose(name, row, addressed=addressed, **parts)
+        return self._compose(name, row, note, addressed=addressed, **parts)
 
     def _rows(self, *, of_many: bool) -> sql.Composed:
         """Compose the part that stores rows; in a batch of many threads, `n` says whose they are."""
@@ -106,6 +125,15 @@ class Queries(_Composer):
             "n": sql.SQL("n,") if of_many else _NOTHING,
             "on_n": sql.SQL("USING (n)") if of_many else sql.SQL("ON true"),
         }
+        number = sql.SQL("(SELECT %({})s::int4[]),")
         for column in _NUMBERS:
-            parts[column] = sql.SQL("(SELECT %({})s),").format(sql.SQL(column)) if of_many else _NOTHING
+            parts[column] = number.format(sql.SQL(column)) if of_many else _NOTHING
         return self._part("rows", **parts)
+
+
+def statements_as_written(schema: str) -> dict[str, Statement[Any]]:
+    """Return all statements by name, for people; that for a page has all of its conditions."""
+    queries = Queries(schema, as_written=True)
+    everything = vars(queries) | vars(CacheQueries(schema, as_written=True))
+    statements = {name: value for name, value in everything.items() if isinstance(value, Statement)}
+    return {**statements, "page": queries.page(*PAGE_CONDITIONS)}

@@ -7,21 +7,22 @@
 -- several of them does not wait while it holds one. No statement relies on the state of its session.
 
 -- name: claim_free
--- Takes those threads of a batch that are free and unlocked, or new; records their runs, and reads what they start from.
+-- Take the threads of a batch that are new, or free and not locked; record their runs and read their checkpoints.
 WITH before AS MATERIALIZED (
     SELECT t.thread_id, t.epoch, t.commits FROM {schema}.threads t
-    WHERE t.thread_id = ANY ((SELECT %(thread)s)::text[])
+    WHERE t.thread_id = ANY ((SELECT %(thread)s::text[])::text[])
 ),
 locked AS MATERIALIZED (
     SELECT t.thread_id FROM {schema}.threads t
-    WHERE t.thread_id = ANY ((SELECT %(thread)s)::text[]) AND t.run_id IS NULL
+    WHERE t.thread_id = ANY ((SELECT %(thread)s::text[])::text[]) AND t.run_id IS NULL
     ORDER BY t.thread_id FOR UPDATE SKIP LOCKED
 ),
 taken AS (
     UPDATE {schema}.threads t SET
         epoch = t.epoch + 1, run_id = a.run_id, holder = a.holder, claimed_at = clock_timestamp(),
         lease_expires = clock_timestamp() + %(lease)s * interval '1 second', status = 'running'
-    FROM unnest((SELECT %(thread)s), (SELECT %(run)s), (SELECT %(holder)s)) AS a (thread_id, run_id, holder)
+    FROM unnest((SELECT %(thread)s::text[]), (SELECT %(run)s::text[]), (SELECT %(holder)s::text[]))
+        AS a (thread_id, run_id, holder)
     JOIN locked l USING (thread_id)
     WHERE t.thread_id = a.thread_id
     RETURNING t.thread_id, t.epoch, t.commits, t.last_id
@@ -30,7 +31,8 @@ made AS (
     INSERT INTO {schema}.threads (thread_id, epoch, run_id, holder, claimed_at, lease_expires, status)
     SELECT a.thread_id, 1, a.run_id, a.holder, clock_timestamp(),
         clock_timestamp() + %(lease)s * interval '1 second', 'running'
-    FROM unnest((SELECT %(thread)s), (SELECT %(run)s), (SELECT %(holder)s)) AS a (thread_id, run_id, holder)
+    FROM unnest((SELECT %(thread)s::text[]), (SELECT %(run)s::text[]), (SELECT %(holder)s::text[]))
+        AS a (thread_id, run_id, holder)
     WHERE NOT EXISTS (SELECT FROM before b WHERE b.thread_id = a.thread_id)
     ORDER BY a.thread_id
     ON CONFLICT DO NOTHING
@@ -43,8 +45,9 @@ recorded AS (
     SELECT k.thread_id, a.run_id, k.epoch, a.ns, a.graph, a.signature, a.durability, 'running', %(format)s,
         convert_from(a.config, 'utf8')::json, a.input
     FROM unnest(
-        (SELECT %(thread)s), (SELECT %(run)s), (SELECT %(ns)s), (SELECT %(graph)s), (SELECT %(signature)s),
-        (SELECT %(durability)s), (SELECT %(config)s), (SELECT %(input)s)
+        (SELECT %(thread)s::text[]), (SELECT %(run)s::text[]), (SELECT %(ns)s::text[]),
+        (SELECT %(graph)s::text[]), (SELECT %(signature)s::text[]), (SELECT %(durability)s::text[]),
+        (SELECT %(config)s::bytea[]), (SELECT %(input)s::bytea[])
     ) AS a (thread_id, run_id, ns, graph, signature, durability, config, input) JOIN claimed k USING (thread_id)
     {record_again}
 )
@@ -53,7 +56,7 @@ SELECT {head},
     k.commits = COALESCE(b.commits, 0) AND k.epoch = COALESCE(b.epoch, 0) + 1 AS head_is_current,
     k.thread_id
 FROM claimed k
-JOIN unnest((SELECT %(thread)s), (SELECT %(ns)s)) AS a (thread_id, ns) USING (thread_id)
+JOIN unnest((SELECT %(thread)s::text[]), (SELECT %(ns)s::text[])) AS a (thread_id, ns) USING (thread_id)
 LEFT JOIN before b USING (thread_id)
 LEFT JOIN LATERAL (
     SELECT * FROM {schema}.checkpoints c WHERE c.thread_id = k.thread_id AND c.ns = a.ns
@@ -63,7 +66,7 @@ LEFT JOIN LATERAL (
 {writes};
 
 -- name: claim
--- Takes a free thread for a new run, records the run, and reads the checkpoint that it starts from.
+-- Take a free thread for a new run, record the run, and read the checkpoint that it starts from.
 WITH before AS MATERIALIZED (
     SELECT t.epoch, t.commits, t.run_id, t.holder, t.claimed_at,
         t.lease_expires >= clock_timestamp() AS live
@@ -118,7 +121,7 @@ LEFT JOIN LATERAL (
 {writes};
 
 -- name: claim_orphan
--- Takes a thread for the run that holds it already, if its lease ran out; and reads where it continues.
+-- Take a thread for the run that holds it, if its lease ran out; read the checkpoint that it continues from.
 WITH before AS MATERIALIZED (
     SELECT t.epoch, t.commits, t.run_id, t.holder, t.claimed_at,
         t.lease_expires >= clock_timestamp() AS live
@@ -157,7 +160,7 @@ LEFT JOIN LATERAL (
 {writes};
 
 -- name: record_again
--- A run that begins again under its id, on a thread that it gave back.
+-- Record a run that begins again under its id, on a thread that it had given back.
 ON CONFLICT (thread_id, run_id) DO UPDATE SET
     epoch = excluded.epoch, end_epoch = NULL, attempt = 1, ns = excluded.ns, graph = excluded.graph,
     signature = excluded.signature, durability = excluded.durability, status = 'running',
@@ -165,12 +168,12 @@ ON CONFLICT (thread_id, run_id) DO UPDATE SET
     config = excluded.config, input = excluded.input
 
 -- name: holder
--- Who holds a thread, and since when.
+-- Read which run holds a thread, and since when.
 SELECT t.run_id, t.holder, t.claimed_at, t.lease_expires >= clock_timestamp() AS live
 FROM {schema}.threads t WHERE t.thread_id = %(thread)s;
 
 -- name: abandon
--- Ends a claim whose answer nobody waited for, if it was granted.
+-- End a claim whose answer nobody waited for, if it was granted.
 WITH released AS (
     UPDATE {schema}.threads t SET run_id = NULL, holder = NULL, lease_expires = NULL, status = 'cancelled'
     WHERE t.thread_id = %(thread)s AND t.run_id = %(run)s AND t.holder = %(holder)s
@@ -180,7 +183,7 @@ UPDATE {schema}.runs r SET status = 'cancelled', ended_at = clock_timestamp(), e
 FROM released WHERE r.thread_id = released.thread_id AND r.run_id = %(run)s;
 
 -- name: renew
--- Makes the claims of this process last, and answers for each: whether it still holds, null if it was locked.
+-- Renew the claims of this process; say of each if it still holds, or null if its row was locked.
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(thread)s::text[], %(run)s::text[], %(epoch)s::int8[])
         WITH ORDINALITY AS a (thread_id, run_id, epoch, n)
@@ -204,7 +207,7 @@ SELECT a.n, CASE
 FROM asked a;
 
 -- name: orphans
--- Runs that still hold their thread but whose lease ran out, oldest first.
+-- List the runs that hold their thread although their lease ran out, oldest first.
 SELECT r.thread_id, r.run_id, t.epoch, r.graph, r.signature, r.input, r.config, r.durability, r.attempt,
     COALESCE((
         SELECT c.epoch >= r.epoch FROM {schema}.checkpoints c

@@ -3,25 +3,28 @@
 -- Each block has a name and a sentence. `{schema}` stands for the schema's name, other names in braces for
 -- other blocks or words; `%(name)s` is bound.
 --
--- The arrays of a commit are written as `(SELECT %(x)s)`, which hides them from the planner. Seeing how
--- short they are, it would plan again for every batch, and planning takes three times as long as the
--- statement. So one plan is made and kept.
+-- The arrays of a commit are written as `(SELECT %(x)s::text[])`, which hides them from the planner. Seeing
+-- how short they are, it would plan again for every batch, and planning takes three times as long as the
+-- statement. So one plan is made and kept. (Where ANY follows, a second cast says that this is an array.)
 --
 -- Rows of `threads` are locked before anything else, in the order of their key. A statement that locks
 -- several of them does not wait while it holds one. No statement relies on the state of its session.
 
 -- name: commit
--- Stores what the accepted ones of a batch of commits hold, one per thread, and says which they are.
+-- Store the commits of many threads; return the numbers of the threads whose fence held.
 WITH locked AS MATERIALIZED (
     SELECT t.thread_id, t.run_id, t.epoch FROM {schema}.threads t
-    WHERE t.thread_id = ANY ((SELECT %(thread)s)::text[]) ORDER BY t.thread_id FOR UPDATE SKIP LOCKED
+    WHERE t.thread_id = ANY ((SELECT %(thread)s::text[])::text[]) ORDER BY t.thread_id FOR UPDATE SKIP LOCKED
 ),
 broken AS MATERIALIZED (
-    SELECT b.n FROM unnest((SELECT %(b_n)s), (SELECT %(b_ns)s), (SELECT %(b_channel)s), (SELECT %(b_stands_on)s))
-        AS b (n, ns, channel, version)
+    SELECT b.n FROM unnest(
+        (SELECT %(b_n)s::int4[]), (SELECT %(b_ns)s::text[]), (SELECT %(b_channel)s::text[]),
+        (SELECT %(b_stands_on)s::text[])
+    ) AS b (n, ns, channel, version)
     WHERE b.version IS NOT NULL AND NOT EXISTS (
         SELECT FROM {schema}.channel_blobs o
-        WHERE o.thread_id = ((SELECT %(thread)s)::text[])[b.n] AND o.ns = b.ns AND o.channel = b.channel AND o.version = b.version
+        WHERE o.thread_id = ((SELECT %(thread)s::text[])::text[])[b.n] AND o.ns = b.ns
+            AND o.channel = b.channel AND o.version = b.version
     )
 ),
 accepted AS MATERIALIZED (
@@ -33,8 +36,8 @@ accepted AS MATERIALIZED (
         lease_expires = CASE WHEN a.status IS NULL THEN t.lease_expires END,
         status = COALESCE(a.status, t.status)
     FROM unnest(
-        (SELECT %(thread)s), (SELECT %(run)s), (SELECT %(epoch)s), (SELECT %(last_id)s),
-        (SELECT %(status)s), (SELECT %(error)s)
+        (SELECT %(thread)s::text[]), (SELECT %(run)s::text[]), (SELECT %(epoch)s::int8[]), (SELECT %(last_id)s::text[]),
+        (SELECT %(status)s::text[]), (SELECT %(error)s::text[])
     ) WITH ORDINALITY AS a (thread_id, run_id, epoch, last_id, status, error, n)
     JOIN locked l USING (thread_id, run_id, epoch)
     WHERE t.thread_id = a.thread_id AND NOT EXISTS (SELECT FROM broken b WHERE b.n = a.n)
@@ -44,8 +47,8 @@ ended AS (
     UPDATE {schema}.runs r SET
         status = a.status, error = a.error, ended_at = clock_timestamp(), end_epoch = a.epoch
     FROM accepted a
-    -- The list is short, and mostly empty. Without it, where `runs` was small when it was analyzed, all
-    -- of it is read by every commit.
+    -- The list is short and mostly empty. Without it, every commit would read all of `runs` if the table was
+    -- small when it was analyzed.
     WHERE r.thread_id = ANY (ARRAY(SELECT e.thread_id FROM accepted e WHERE e.status IS NOT NULL))
         AND a.status IS NOT NULL AND r.thread_id = a.thread_id AND r.run_id = a.run_id
 ),
@@ -53,7 +56,7 @@ ended AS (
 SELECT a.n FROM accepted a;
 
 -- name: commit_one
--- Does what `commit` does for a single thread, in three quarters of the time.
+-- Store the commits of one thread, in three quarters of the time that `commit` takes.
 WITH accepted AS MATERIALIZED (
     UPDATE {schema}.threads t SET
         commits = t.commits + 1,
@@ -66,7 +69,7 @@ WITH accepted AS MATERIALIZED (
         SELECT l.thread_id FROM {schema}.threads l
         WHERE l.thread_id = %(thread_id)s AND l.run_id = %(run_id)s AND l.epoch = %(epoch)s FOR UPDATE {waiting}
     ) AND NOT EXISTS (
-        SELECT FROM unnest((SELECT %(b_ns)s), (SELECT %(b_channel)s), (SELECT %(b_stands_on)s))
+        SELECT FROM unnest((SELECT %(b_ns)s::text[]), (SELECT %(b_channel)s::text[]), (SELECT %(b_stands_on)s::text[]))
             AS b (ns, channel, version)
         WHERE b.version IS NOT NULL AND NOT EXISTS (
             SELECT FROM {schema}.channel_blobs o
@@ -85,7 +88,7 @@ ended AS (
 SELECT 1 AS n FROM accepted;
 
 -- name: commit_unfenced
--- Stores what one thread's commits without a claim hold.
+-- Store commits of one thread that were made without a claim.
 WITH accepted AS MATERIALIZED (
     INSERT INTO {schema}.threads AS t (thread_id, commits, last_id) VALUES (%(thread_id)s, 1, %(last_id)s)
     ON CONFLICT (thread_id) DO UPDATE
@@ -96,15 +99,16 @@ WITH accepted AS MATERIALIZED (
 SELECT 1 AS n FROM accepted;
 
 -- name: rows
--- The part of a commit that stores rows; of many threads, `n` says for which of the `accepted`.
+-- Store the rows of commits; in a batch of many threads, `n` is the number of the thread.
 stored_checkpoints AS (
     INSERT INTO {schema}.checkpoints
         (thread_id, ns, checkpoint_id, parent_id, epoch, format, ts, metadata, versions, seen)
     SELECT a.thread_id, c.ns, c.id, c.parent_id, a.epoch, %(checkpoint_format)s, c.ts,
         convert_from(c.metadata, 'utf8')::jsonb, c.versions, c.seen
     FROM unnest(
-        {c_n} (SELECT %(c_ns)s), (SELECT %(c_id)s), (SELECT %(c_parent)s), (SELECT %(c_ts)s),
-        (SELECT %(c_metadata)s), (SELECT %(c_versions)s), (SELECT %(c_seen)s)
+        {c_n} (SELECT %(c_ns)s::text[]), (SELECT %(c_id)s::text[]), (SELECT %(c_parent)s::text[]),
+        (SELECT %(c_ts)s::text[]), (SELECT %(c_metadata)s::bytea[]), (SELECT %(c_versions)s::bytea[]),
+        (SELECT %(c_seen)s::bytea[])
     ) AS c ({n} ns, id, parent_id, ts, metadata, versions, seen) JOIN accepted a {on_n}
     ON CONFLICT (thread_id, ns, checkpoint_id) DO UPDATE
         SET metadata = excluded.metadata, versions = excluded.versions, seen = excluded.seen, ts = excluded.ts
@@ -113,8 +117,9 @@ stored_blobs AS (
     INSERT INTO {schema}.channel_blobs (thread_id, ns, channel, version, base, snapshot, kept, format, payload)
     SELECT a.thread_id, b.ns, b.channel, b.version, b.base, b.snapshot, b.kept, %(format)s, b.payload
     FROM unnest(
-        {b_n} (SELECT %(b_ns)s), (SELECT %(b_channel)s), (SELECT %(b_version)s),
-        (SELECT %(b_base)s), (SELECT %(b_snapshot)s), (SELECT %(b_kept)s), (SELECT %(b_payload)s)
+        {b_n} (SELECT %(b_ns)s::text[]), (SELECT %(b_channel)s::text[]), (SELECT %(b_version)s::text[]),
+        (SELECT %(b_base)s::text[]), (SELECT %(b_snapshot)s::text[]), (SELECT %(b_kept)s::int4[]),
+        (SELECT %(b_payload)s::bytea[])
     ) AS b ({n} ns, channel, version, base, snapshot, kept, payload) JOIN accepted a {on_n}
     ON CONFLICT DO NOTHING
 ),
@@ -123,8 +128,9 @@ stored_writes AS (
         (thread_id, ns, checkpoint_id, task_id, idx, format, task_path, channel, payload)
     SELECT a.thread_id, w.ns, w.id, w.task_id, w.idx, %(format)s, w.path, w.channel, w.payload
     FROM unnest(
-        {w_n} (SELECT %(w_ns)s), (SELECT %(w_id)s), (SELECT %(w_task)s), (SELECT %(w_path)s),
-        (SELECT %(w_idx)s), (SELECT %(w_channel)s), (SELECT %(w_payload)s)
+        {w_n} (SELECT %(w_ns)s::text[]), (SELECT %(w_id)s::text[]), (SELECT %(w_task)s::text[]),
+        (SELECT %(w_path)s::text[]), (SELECT %(w_idx)s::int4[]), (SELECT %(w_channel)s::text[]),
+        (SELECT %(w_payload)s::bytea[])
     ) AS w ({n} ns, id, task_id, path, idx, channel, payload) JOIN accepted a {on_n}
     ON CONFLICT (thread_id, ns, checkpoint_id, task_id, idx) DO UPDATE
         SET format = excluded.format, task_path = excluded.task_path, channel = excluded.channel,
@@ -133,7 +139,7 @@ stored_writes AS (
 )
 
 -- name: verdict
--- Why a commit was not accepted: its fence does not hold, or what it stands on is missing, or its row is locked.
+-- Say why commits were refused: the fence does not hold, a delta's base is missing, or the row is locked.
 SELECT a.n, CASE
     WHEN t.thread_id IS NULL THEN 'stale'
     WHEN EXISTS (
@@ -150,7 +156,7 @@ FROM unnest(%(thread)s::text[], %(run)s::text[], %(epoch)s::int8[])
 LEFT JOIN {schema}.threads t USING (thread_id, run_id, epoch);
 
 -- name: already_committed
--- Whether all of a refused commit had been stored before, under the fence that no longer holds.
+-- Say if a refused commit had been stored before, under the fence that no longer holds.
 SELECT (cardinality(%(c_id)s::text[]) > 0 OR (%(status)s::text[])[1] IS NOT NULL)
     AND NOT EXISTS (
         SELECT FROM unnest(%(c_ns)s::text[], %(c_id)s::text[]) k (ns, id) WHERE NOT EXISTS (

@@ -4,13 +4,13 @@
 -- other blocks or words; `%(name)s` is bound.
 
 -- name: proof
--- What tells whether this connection is Postgres itself, and how its transactions are isolated.
+-- Ask which process serves this connection, and how its transactions are isolated.
 SELECT pg_catalog.pg_backend_pid() AS pid, pg_catalog.current_setting('default_transaction_isolation') AS isolation,
     {settings} AS settings;
 
 -- name: settings
--- How statements are planned: once, by key; not behind a pooler, where a setting would be another client's too.
--- Statistics of a young or a small table lead to plans that read all of it, and take twice as long.
+-- Plan statements once and by key. Not behind a pooler, where a setting would be another client's, too.
+-- The statistics of a young or small table lead to plans that read all of it, which takes twice as long.
 CASE WHEN pg_catalog.pg_backend_pid() = %(pid)s THEN ARRAY[
     pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),
     pg_catalog.set_config('enable_seqscan', 'off', false),
@@ -19,6 +19,6 @@ CASE WHEN pg_catalog.pg_backend_pid() = %(pid)s THEN ARRAY[
 ] END
 
 -- name: stop
--- Stops a statement that ran out of time on a connection that is gone.
+-- Stop a statement that ran out of time on a connection that is gone.
 SELECT pg_catalog.pg_cancel_backend(a.pid) AS stopped FROM pg_catalog.pg_stat_activity a
 WHERE a.pid = %(pid)s AND a.state = 'active' AND clock_timestamp() - a.query_start > %(seconds)s * interval '1 second';

@@ -4,7 +4,7 @@
 -- other blocks or words; `%(name)s` is bound.
 
 -- name: get
--- One checkpoint of a thread with its values and pending writes.
+-- Read a checkpoint of a thread with its values and pending writes.
 SELECT {head}
 FROM (
     SELECT * FROM {schema}.checkpoints c WHERE c.thread_id = %(thread)s AND c.ns = %(ns)s {addressed}
@@ -14,15 +14,15 @@ FROM (
 {writes};
 
 -- name: head
--- A checkpoint `c` as readers need it: its row, whether all of it is in a format they read, writes, values.
+-- Return a checkpoint `c`, its pending writes, its values, and if all of it is in a format that this release reads.
 c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
 c.format = %(checkpoint_format)s AND COALESCE(v.known, true) AND COALESCE(w.known, true) AS known,
 w.task_ids, w.task_paths, w.places, w.write_channels, w.write_payloads,
 v.channels, v.channel_versions, v.payloads, v.bases, v.kepts, v.snapshots
 
 -- name: values
--- The values of the checkpoint `c`: each key looked up by itself, so that a long thread costs no more;
--- and what a delta stands on, by one range scan.
+-- Join the values of the checkpoint `c`, and the rows that deltas stand on.
+-- Each key is looked up by itself, so that a long thread costs no more; a delta's rows come by one range scan.
 LEFT JOIN LATERAL (
     SELECT array_agg(n.key) AS channels, array_agg(b.version) AS channel_versions, array_agg(b.payload) AS payloads,
         array_agg(b.base) AS bases, array_agg(b.kept) AS kepts, array_agg(b.snapshot) AS snapshots,
@@ -42,7 +42,7 @@ LEFT JOIN LATERAL (
 ) v ON true
 
 -- name: writes
--- The pending writes of the checkpoint `c`.
+-- Join the pending writes of the checkpoint `c`.
 LEFT JOIN LATERAL (
     SELECT array_agg(o.task_id) AS task_ids, array_agg(o.task_path) AS task_paths, array_agg(o.idx) AS places,
         array_agg(o.channel) AS write_channels, array_agg(o.payload) AS write_payloads,
@@ -52,11 +52,11 @@ LEFT JOIN LATERAL (
 ) w ON true
 
 -- name: addressed
--- The condition of a checkpoint that is asked for by its id.
+-- Limit to the checkpoint with this id.
 AND c.checkpoint_id = %(id)s
 
 -- name: page
--- Some checkpoints with their pending writes, newest first; their values are fetched by `page_blobs`.
+-- Read some checkpoints with their pending writes, newest first; `page_blobs` reads their values.
 SELECT c.checkpoint_id, c.parent_id, c.ts, c.versions, c.seen, c.metadata,
     c.format = %(checkpoint_format)s AND COALESCE(w.known, true) AS known,
     w.task_ids, w.task_paths, w.places, w.write_channels, w.write_payloads,
@@ -69,29 +69,29 @@ FROM (
 ORDER BY c.checkpoint_id DESC, c.thread_id, c.ns;
 
 -- name: of_thread
--- A condition of `page`.
+-- Limit a page to this thread.
 AND c.thread_id = %(thread)s
 
 -- name: of_namespace
--- A condition of `page`.
+-- Limit a page to this namespace.
 AND c.ns = %(ns)s
 
 -- name: older_than
--- A condition of `page`: ids that are smaller than this one.
+-- Limit a page to smaller ids than this one.
 AND c.checkpoint_id < %(before)s
 
 -- name: matching
--- A condition of `page`: metadata that has all of these keys, with equal values.
+-- Limit a page to metadata that has all of these keys, with equal values.
 AND c.metadata @> %(filter)s::jsonb
 AND NOT EXISTS (SELECT FROM jsonb_each(%(filter)s::jsonb) f WHERE c.metadata -> f.key <> f.value)
 
 -- name: after
--- A condition of `page`: what follows the last row of the page before, in the order of `page`.
+-- Limit a page to what follows the last row of the page before, in the order of `page`.
 AND c.checkpoint_id <= %(last_id)s
 AND (c.checkpoint_id < %(last_id)s OR (c.thread_id, c.ns) > (%(last_thread)s, %(last_ns)s))
 
 -- name: page_blobs
--- The values of a page, and what they stand on; a chain that several of them share once.
+-- Read the values of a page and what they stand on; a chain that several of them share is read once.
 WITH wanted AS MATERIALIZED (
     SELECT n.thread_id, n.ns, n.channel, COALESCE(t.snapshot, t.version) AS oldest, max(t.version) AS newest
     FROM unnest(%(thread)s::text[], %(ns)s::text[], %(channel)s::text[], %(version)s::text[])

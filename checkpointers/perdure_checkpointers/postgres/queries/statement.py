@@ -19,12 +19,14 @@ class Statement(NamedTuple, Generic[Row]):
     """A statement, ready to be sent.
 
     Attributes:
+        sentence: what it does, for people.
         text: SQL with the parameters $1, $2 and so on.
         names: names of the values that are bound to them, in that order.
         row: the class of its rows.
         columns: names of the columns that it returns: the fields of `row`, in their order.
     """
 
+    sentence: str
     text: bytes
     names: tuple[str, ...]
     row: type[Row]
@@ -41,12 +43,13 @@ class Statement(NamedTuple, Generic[Row]):
         return list(starmap(self.row, values))
 
 
-def statement_of(composed: sql.Composed, row: type[Row]) -> Statement[Row]:
+def statement_of(sentence: str, composed: sql.Composed, row: type[Row]) -> Statement[Row]:
     """Number the parameters of a composed statement: `%(name)s` becomes $1 wherever it stands."""
     text = composed.as_bytes(None)
     names = tuple(dict.fromkeys(_PLACEHOLDER.findall(text)))
     numbers = {name: b"$%d" % number for number, name in enumerate(names, 1)}
     return Statement(
+        sentence=sentence,
         text=_PLACEHOLDER.sub(lambda match: numbers[match[1]], text),
         names=tuple(name.decode() for name in names),
         row=row,

@@ -4,11 +4,12 @@
 -- other blocks or words; `%(name)s` is bound.
 
 -- name: lock_threads
--- Locks threads that are to be changed as a whole.
-SELECT t.thread_id FROM {schema}.threads t WHERE t.thread_id = ANY (%(threads)s::text[]) ORDER BY t.thread_id FOR UPDATE;
+-- Lock threads that are to be changed as a whole.
+SELECT t.thread_id FROM {schema}.threads t WHERE t.thread_id = ANY (%(threads)s::text[])
+ORDER BY t.thread_id FOR UPDATE;
 
 -- name: delete_threads
--- Deletes everything of the locked threads.
+-- Delete everything of the locked threads.
 WITH a AS (DELETE FROM {schema}.checkpoints WHERE thread_id = ANY (%(threads)s::text[])),
     b AS (DELETE FROM {schema}.channel_blobs WHERE thread_id = ANY (%(threads)s::text[])),
     c AS (DELETE FROM {schema}.task_writes WHERE thread_id = ANY (%(threads)s::text[])),
@@ -16,7 +17,7 @@ WITH a AS (DELETE FROM {schema}.checkpoints WHERE thread_id = ANY (%(threads)s::
 DELETE FROM {schema}.threads WHERE thread_id = ANY (%(threads)s::text[]);
 
 -- name: prune_threads
--- Deletes all but the newest checkpoint of every namespace of the locked threads, with their writes.
+-- Delete all but the newest checkpoint of every namespace of the locked threads, with their writes.
 WITH latest AS MATERIALIZED (
     SELECT DISTINCT ON (c.thread_id, c.ns) c.thread_id, c.ns, c.checkpoint_id FROM {schema}.checkpoints c
     WHERE c.thread_id = ANY (%(threads)s::text[])
@@ -37,7 +38,7 @@ orphaned AS (
 UPDATE {schema}.threads SET commits = commits + 1 WHERE thread_id = ANY (%(threads)s::text[]);
 
 -- name: delete_unused_blobs
--- Deletes the values of the locked threads that no checkpoint refers to and no delta stands on any more.
+-- Delete the values of the locked threads that no checkpoint refers to and no delta stands on.
 WITH RECURSIVE used AS (
     SELECT c.thread_id, c.ns, n.key COLLATE "C" AS channel, n.value COLLATE "C" AS version
     FROM {schema}.checkpoints c, jsonb_each_text(convert_from(c.versions, 'utf8')::jsonb) n
@@ -54,12 +55,12 @@ WHERE b.thread_id = ANY (%(threads)s::text[]) AND NOT EXISTS (
 );
 
 -- name: threads_of_runs
--- The threads that these runs have left something on.
+-- List the threads on which these runs left something.
 SELECT thread_id FROM {schema}.checkpoints WHERE metadata ->> 'run_id' = ANY (%(runs)s::text[])
 UNION SELECT thread_id FROM {schema}.runs WHERE run_id = ANY (%(runs)s::text[]);
 
 -- name: delete_runs
--- Deletes the checkpoints of these runs on the locked threads, with their writes.
+-- Delete the checkpoints of these runs on the locked threads, with their writes.
 WITH gone AS (
     DELETE FROM {schema}.checkpoints
     WHERE thread_id = ANY (%(threads)s::text[]) AND metadata ->> 'run_id' = ANY (%(runs)s::text[])
@@ -75,7 +76,7 @@ ran AS (
 UPDATE {schema}.threads SET commits = commits + 1 WHERE thread_id = ANY (%(threads)s::text[]);
 
 -- name: copy_target
--- Makes and locks the thread that another one is copied into, if that one has anything.
+-- Create and lock the thread that another one is copied into, unless that one is empty.
 INSERT INTO {schema}.threads AS t (thread_id, commits, last_id, metadata)
 SELECT %(target)s, 1, s.last_id, s.metadata FROM {schema}.threads s
 WHERE s.thread_id = %(source)s AND EXISTS (SELECT FROM {schema}.checkpoints c WHERE c.thread_id = s.thread_id)
@@ -83,7 +84,7 @@ ON CONFLICT (thread_id) DO UPDATE SET commits = t.commits + 1, last_id = GREATES
 RETURNING t.thread_id;
 
 -- name: copy_thread
--- Copies a thread's checkpoints, values and writes, as one moment saw them.
+-- Copy a thread's checkpoints, values and writes, as they were at one moment.
 WITH a AS (
     INSERT INTO {schema}.checkpoints
         (thread_id, ns, checkpoint_id, parent_id, epoch, format, ts, metadata, versions, seen)
