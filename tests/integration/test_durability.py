@@ -33,7 +33,7 @@ def thread(name: str, **more: Any) -> dict[str, Any]:
 
 
 async def test_of_thirteen_that_end_at_once_only_the_failed_one_runs_again(saver: PostgresSaver) -> None:
-    """C01, thirty rounds."""
+    """Repeat it thirty times."""
     ran: list[int] = []
     fail = True
 
@@ -62,7 +62,7 @@ async def test_of_thirteen_that_end_at_once_only_the_failed_one_runs_again(saver
 async def test_no_checkpoint_is_seen_before_the_writes_that_it_supersedes(
     saver: PostgresSaver, database_url: str
 ) -> None:
-    """C02: at every moment at which a checkpoint can be read, the writes it was made of can be read too."""
+    """Whenever a checkpoint can be read, the writes that it was made of can be read too."""
 
     async def step(state: State) -> dict[str, Any]:
         return {"x": state["x"] + 1, "found": [str(state["x"])]}
@@ -98,7 +98,6 @@ async def test_no_checkpoint_is_seen_before_the_writes_that_it_supersedes(
 async def test_after_a_cancellation_only_the_unfinished_node_runs(
     durability: Durability, saver: PostgresSaver
 ) -> None:
-    """C04."""
     ran: list[str] = []
     stuck = True
     done = anyio.Event()
@@ -135,7 +134,6 @@ async def test_after_a_cancellation_only_the_unfinished_node_runs(
 
 
 async def test_a_failed_superstep_leaks_nothing_into_another_thread(saver: PostgresSaver) -> None:
-    """C12."""
 
     async def good(state: State) -> dict[str, list[str]]:
         return {"found": [f"good {state['x']}"]}
@@ -169,7 +167,6 @@ def chain(length: int, saver: PostgresSaver, fail_at: dict[str, bool]) -> Pregel
 
 
 async def test_a_chain_of_n_nodes_needs_a_limit_of_n_fresh_and_resumed(saver: PostgresSaver) -> None:
-    """C74."""
     graph = chain(5, saver, {"n2": True})
     config = {**thread("t"), "recursion_limit": 5}
     with pytest.raises(RuntimeError, match="n2"):
@@ -183,7 +180,6 @@ async def test_a_chain_of_n_nodes_needs_a_limit_of_n_fresh_and_resumed(saver: Po
 async def test_a_node_whose_conditional_edge_raised_has_not_finished(
     durability: Durability, saver: PostgresSaver
 ) -> None:
-    """C79."""
     broken = True
 
     async def first(state: State) -> dict[str, list[str]]:
@@ -207,7 +203,7 @@ async def test_a_node_whose_conditional_edge_raised_has_not_finished(
 
 
 async def test_two_branches_of_one_checkpoint_each_read_their_own(saver: PostgresSaver) -> None:
-    """C80, with a failure and a retry of one of them."""
+    """One of them fails, and is run again."""
     fail: dict[str, bool] = {}
     graph = chain(3, saver, fail)
     await graph.ainvoke({"x": 0}, thread("t"))

@@ -13,7 +13,7 @@ Namespace: TypeAlias = tuple[str, ...]
 """Labels, from the general to the special."""
 
 FullKey: TypeAlias = tuple[Namespace, str]
-"""Where an entry is: its namespace, and its key in there."""
+"""The address of an entry: its namespace, and its key in there."""
 
 
 class BaseCache(ABC):
@@ -35,7 +35,7 @@ class BaseCache(ABC):
 
     @abstractmethod
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, bytes]:
-        """What is kept under these keys; those under which nothing is kept are not in the answer."""
+        """Return what is kept under these keys; the answer leaves out keys that have no entry."""
 
     @abstractmethod
     async def aset(self, pairs: Mapping[FullKey, tuple[bytes, float | None]]) -> None:

@@ -38,7 +38,7 @@ class CodeEncoder(TypedEncoder):
         self._met: dict[int, tuple[int, Any]] = {}  # the values too: while they live, their ids are theirs
 
     def class_of(self, kind: type) -> bytes:
-        """A class: its name, and the code and data of it and of the classes that it is made from."""
+        """Encode a class: its name, and the code and data of it and of its bases."""
         if kind.__module__ == "builtins":
             return frame(b"t", text(kind.__module__), text(kind.__qualname__))
         members = [
@@ -71,12 +71,12 @@ class CodeEncoder(TypedEncoder):
         return self._object(value) if callable(value) else self.unnamed(value)
 
     def _bound(self, value: Any) -> bytes:
-        """What a method is bound to: part of what is called, so that its state counts."""
+        """Encode the object that a method is bound to: it is part of the call, so its state counts."""
         encoded = self._stands_for(value) is None and not isinstance(value, type | types.ModuleType)
         return self._object(value) if encoded else self._encode(value)
 
     def _once(self, value: Any, encode: Callable[[], bytes]) -> bytes:
-        """Met again, inside itself perhaps, a value is said by the number of its first appearance."""
+        """Encode a value; met again, perhaps inside itself, it is the number of its first appearance."""
         met = self._met.get(id(value))
         if met is not None:
             return frame(b"R", _number(met[0]))
@@ -116,7 +116,7 @@ class CodeEncoder(TypedEncoder):
 
 
 def _member(name: str, member: Any) -> Iterator[bytes]:
-    """What a class has under one name, where that is code or data; no more is known of the rest."""
+    """Yield the encoded parts of a class's attribute, if it is code or data; of others no more is known."""
     for function in _functions_of(member):
         yield code_digest(function.__code__)
         with suppress(RefusedError):
@@ -137,7 +137,7 @@ def _functions_of(member: Any) -> Iterator[types.FunctionType]:
 
 
 def _shows_its_state(kind: type) -> bool:
-    """Whether all that its instances hold is in attributes: a type made in C may hold more."""
+    """Return whether the instances hold everything in attributes: a type made in C may hold more."""
     made = (base.__flags__ & (_HEAP_TYPE | _IMMUTABLE_TYPE) for base in kind.__mro__ if base is not object)
     return all(flags == _HEAP_TYPE for flags in made)
 
@@ -153,7 +153,7 @@ def _slots(kind: type) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=4096)
 def code_digest(code: types.CodeType) -> bytes:
-    """What code does: not where it was written, nor how its lines are numbered."""
+    """Return a digest of what code does; where it was written, and its line numbers, do not count."""
     parts = frame(
         b"C",
         text(str(sys.implementation.cache_tag)),  # bytes mean another thing to another interpreter

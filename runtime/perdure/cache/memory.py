@@ -24,7 +24,7 @@ class InMemoryCache(BaseCache):
         serde: SerializerProtocol | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """An empty cache.
+        """Make an empty cache.
 
         Args:
             max_entries: how many results to keep, of all graphs and nodes together.

@@ -12,7 +12,7 @@ _tokens: dict[int, tuple[ref[Any], bytes]] = {}
 
 
 def token_of(value: Any) -> bytes:
-    """The same for this object as long as it lives, and never another's: not in another process either.
+    """Return a token that is this object's for as long as it lives, and no other's in any process.
 
     Random, because processes that were forked from one would count the same numbers. Raises
     RefusedError for an object whose end nobody is told of: the next one could be in its place.

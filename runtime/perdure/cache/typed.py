@@ -23,7 +23,7 @@ _BUILTINS: Final = (str, bytes, bytearray, int, float, complex, list, tuple, dic
 
 
 def frame(tag: bytes, *parts: bytes) -> bytes:
-    """Parts as one part, which says itself where it ends. Each kind of thing has a tag of its own."""
+    """Join parts to one part, which says where it ends. Each kind of thing has a tag of its own."""
     content = b"".join(parts)
     return tag + len(content).to_bytes(8, "big") + content
 
@@ -43,7 +43,7 @@ class TypedEncoder:
         self.private = False
 
     def encode(self, value: Any) -> bytes:
-        """Raises RefusedError, naming the place in the value, for what cannot be told apart."""
+        """Encode a value. Raises RefusedError, with the place in it, for a part that cannot be told apart."""
         if exact_json(value) is not None:
             return frame(b"j", orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
         try:
@@ -71,7 +71,7 @@ class TypedEncoder:
         return self._structured(kind, value)
 
     def _structured(self, kind: type, value: Any) -> bytes:
-        """What a class of somebody's own holds, in its fields."""
+        """Encode an instance of a user's class by its fields."""
         if isinstance(value, Enum):
             return frame(b"e", self.class_of(kind), text(str(value._name_)), self._encode(value._value_))
         if isinstance(value, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
@@ -87,18 +87,18 @@ class TypedEncoder:
         return self.other(value)
 
     def class_of(self, kind: type) -> bytes:
-        """Which class that is: by its name, if it is found by it, or else by being itself."""
+        """Encode a class by its name if it is found under it, else by its identity."""
         if is_found_by_name(kind):
             return frame(b"t", text(kind.__module__), text(kind.__qualname__))
         return self.unnamed(kind)
 
     def unnamed(self, value: Any) -> bytes:
-        """What is known by nothing but being itself."""
+        """Encode an object by its identity alone."""
         self.private = True
         return frame(b"u", token_of(value))
 
     def other(self, value: Any) -> bytes:
-        """What is no data."""
+        """Encode a value that is not data: here, refuse it."""
         raise unknown_type(value, tags.STORED_TYPES)
 
     def _items(self, container: Any, items: Iterable[Any], step: Callable[[int], str]) -> list[bytes]:
@@ -125,7 +125,7 @@ class TypedEncoder:
 
 
 def is_found_by_name(thing: Any) -> bool:
-    """Whether its module has, under its name, this very thing."""
+    """Return whether the module of a thing has this very thing under its name."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return False

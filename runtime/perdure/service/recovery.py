@@ -82,7 +82,7 @@ async def recover(
 
 
 def _is_ours(graph: Pregel, orphan: Orphan) -> bool:
-    """A name tells whose run it is. Graphs without one share theirs, so they must look alike too."""
+    """Return whether a graph may continue a run: unnamed graphs share a name, so they must look alike too."""
     return graph.name != DEFAULT_GRAPH_NAME or graph.plan.signature == orphan.signature
 
 

@@ -1,4 +1,4 @@
-"""What users import in their own tests. The checks of a saver are in `perdure.testing.conformance`."""
+"""Helpers for users' own tests. The checks of a saver are in `perdure.testing.conformance`."""
 
 from perdure.testing.clock import FakeClock
 from perdure.testing.exact import exactly_equal

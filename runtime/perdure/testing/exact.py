@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 
 def exactly_equal(left: Any, right: Any) -> bool:
-    """Whether two values are equal and of the same type, and so is everything in them.
+    """Return whether two values are equal and of the same type, and everything in them is, too.
 
     Unlike `==` it tells 1 from 1.0 and True, -0.0 from 0.0, Decimal("1") from Decimal("1.0"), and
     the folds and zones of times; and it finds nan equal to nan. The order of dicts does not count.

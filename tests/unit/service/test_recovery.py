@@ -121,7 +121,7 @@ async def test_a_run_whose_trigger_was_lost_is_not_taken_for_one_that_is_done() 
     del shelf.blobs["branch:to:two"]
     (recovered,) = await recover(graph)
     assert isinstance(recovered.error, InvalidPayloadError)
-    assert "says that channel 'branch:to:two' has a value of version" in str(recovered.error)
+    assert "lists channel 'branch:to:two' with version" in str(recovered.error)
     assert "Rows of this thread were deleted by something other than the saver." in str(recovered.error)
 
 

@@ -191,7 +191,7 @@ async def metadata_comes_back_equal_or_is_refused(subject: Subject) -> None:
 
 @COMMIT.check
 async def threads_with_the_same_ids_are_kept_apart(subject: Subject) -> None:
-    """The same ids on two threads, as after a copy, are two checkpoints."""
+    """Check that equal ids on two threads, as after a copy, are two checkpoints."""
     one = Timeline(subject)
     commit = one.commit({"a": 1})
     other = replace(commit, thread_id=new_name("thread"), blobs=())

@@ -146,7 +146,7 @@ async def repeated_last_commit_is_accepted(subject: Subject) -> None:
 
 @FENCES.check
 async def repeated_writes_alone_are_stale_after_a_takeover(subject: Subject) -> None:
-    """Nothing in them says which run stored them."""
+    """Check commits in which nothing says which run stored them."""
     timeline, claim = await claimed(subject)
     await subject.saver.acommit(timeline.commit(fence=claim.fence))
     writes = timeline.writes(timeline.write("task", 0, "a", 1), fence=claim.fence)

@@ -1,4 +1,4 @@
-"""What a check is made of: the saver it is shown, threads written by hand, and expectations."""
+"""The parts of a check: the saver that it is shown, threads written by hand, and expectations."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def expect_that(truth: object, what: str) -> None:
 async def expect_error(
     call: Awaitable[object], *kinds: type[Exception], naming: Sequence[str] = ()
 ) -> Exception:
-    """The error that `call` raises: one of these kinds, its message naming these texts."""
+    """Return the error that `call` raises, of one of these kinds, with a message that names these texts."""
     wanted = " or ".join(kind.__name__ for kind in kinds)
     try:
         answer = await call
@@ -120,7 +120,7 @@ async def expect_error(
 
 
 def new_name(kind: str) -> str:
-    """A thread id, run id or graph name that nobody else uses."""
+    """Return a thread id, run id or graph name that nobody else uses."""
     return f"{kind}-{uuid4()}"
 
 
@@ -143,7 +143,7 @@ class Timeline:
         self._source = IdSource()
 
     def next_id(self) -> str:
-        """The id of the next checkpoint; `versions` and `ids` are those after it."""
+        """Draw the id of the next checkpoint and append it to `ids`."""
         self.ids.append(self._source.next())
         return self.ids[-1]
 
@@ -180,7 +180,7 @@ class Timeline:
         return self.config
 
     async def put_many(self, count: int, **metadata: Any) -> None:
-        """So many checkpoints, each with its number as the value of "n"."""
+        """Store so many checkpoints, each with its number as the value of "n"."""
         for number in range(count):
             await self.put({"n": number}, **metadata)
 
@@ -192,7 +192,7 @@ class Timeline:
         end: RunEnd | None = None,
         **metadata: Any,
     ) -> Commit:
-        """The commit of a checkpoint that changed these values, not sent."""
+        """Make, but do not send, the commit of a checkpoint that changed these values."""
         parent = self.ids[-1] if self.ids else None
         checkpoint_id = self.next_id()
         new_versions = self._change(values or {})
@@ -219,7 +219,7 @@ class Timeline:
         )
 
     def write(self, task_id: str, idx: int, channel: str, value: Any, task_path: str = "") -> WriteRow:
-        """A write pending on the newest checkpoint, not sent."""
+        """Make, but do not send, a write pending on the newest checkpoint."""
         payload = self.saver.serde.dumps(value)
         return WriteRow(self.ns, self.ids[-1], task_id, task_path, idx, channel, payload)
 
@@ -227,14 +227,14 @@ class Timeline:
         return Commit(thread_id=self.thread_id, fence=fence, writes=rows)
 
     async def head(self) -> CheckpointTuple:
-        """The newest checkpoint of this namespace as stored."""
+        """Read the newest checkpoint of this namespace."""
         return found(await self.saver.aget_tuple(self.place), self.thread_id)
 
     async def at(self, config: Mapping[str, Any]) -> CheckpointTuple:
         return found(await self.saver.aget_tuple(config), str(config))
 
     async def stored_ids(self) -> list[str]:
-        """The ids of all checkpoints of this namespace as stored, newest first."""
+        """Read the ids of all checkpoints of this namespace, newest first."""
         return await ids_of(self.saver.alist(self.place))
 
 
@@ -258,19 +258,19 @@ SUCCESS: Final = RunEnd(status="success")
 
 
 def request(thread_id: str, run_id: str | None = None, **more: Any) -> ClaimRequest:
-    """A claim of this thread by a run, a new one unless it is named."""
+    """Claim this thread for a run, a new one unless it is named."""
     fields: dict[str, Any] = {"graph": "graph", "signature": "signature", "input": b"null", **more}
     return ClaimRequest(thread_id=thread_id, run_id=run_id or new_name("run"), **fields)
 
 
 async def claimed(subject: Subject, run_id: str | None = None) -> tuple[Timeline, Claim]:
-    """A new thread, held by a run."""
+    """Make a new thread, held by a run."""
     timeline = Timeline(subject)
     return timeline, await subject.leased.aclaim(request(timeline.thread_id, run_id))
 
 
 async def expect_stale(subject: Subject, timeline: Timeline, commit: Commit) -> None:
-    """The commit is refused, and nothing of it is stored."""
+    """Check that a commit is refused, and that nothing of it is stored."""
     before = await timeline.stored_ids()
     naming = [timeline.thread_id, commit.fence.run_id if commit.fence else ""]
     await expect_error(subject.saver.acommit(commit), StaleRunError, naming=naming)

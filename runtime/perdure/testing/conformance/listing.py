@@ -8,7 +8,7 @@ LIST = Capability("list")
 
 
 async def three_steps(subject: Subject) -> Timeline:
-    """An input, a loop and an update."""
+    """Store three checkpoints: an input, a loop and an update."""
     timeline = Timeline(subject)
     await timeline.put({"n": 0}, source="input", step=-1, user="ann", tags=["a"])
     await timeline.put({"n": 1}, source="loop", step=0, user="bob", tags=["a", "b"])

@@ -26,7 +26,7 @@ async def orphans(subject: Subject, graph: str) -> list[Orphan]:
 
 
 async def orphaned(subject: Subject, graph: str) -> tuple[Timeline, Claim]:
-    """A thread whose run is gone."""
+    """Make a thread whose run is gone."""
     timeline = Timeline(subject)
     claim = await subject.leased.aclaim(request(timeline.thread_id, graph=graph))
     await subject.expire_lease(timeline.thread_id)
@@ -123,7 +123,7 @@ async def orphan_is_continued_by_its_successor(subject: Subject) -> None:
 
 @ORPHANS.check
 async def orphan_has_one_successor(subject: Subject) -> None:
-    """Two recoverers with the same stale list (C11)."""
+    """Check two recoverers that have the same stale list."""
     timeline, claim = await orphaned(subject, "graph")
     again = await subject.leased.aclaim(successor(claim.fence))
     await expect_error(subject.leased.aclaim(successor(claim.fence)), ThreadBusyError, StaleRunError)
@@ -165,7 +165,7 @@ async def run_whose_thread_was_taken_has_no_successor(subject: Subject) -> None:
 
 @ORPHANS.check
 async def predecessor_does_not_get_in_by_repeating_its_claim(subject: Subject) -> None:
-    """A process that was frozen before it read the answer to its claim thaws after the recovery."""
+    """Check a process that is frozen before it reads the answer to its claim, until after the recovery."""
     timeline, claim = await orphaned(subject, "graph")
     again = await subject.leased.aclaim(successor(claim.fence))
     call = subject.leased.aclaim(request(timeline.thread_id, claim.fence.run_id))

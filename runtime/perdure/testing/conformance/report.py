@@ -12,7 +12,7 @@ from perdure.testing.conformance.kit import Check, Subject
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How the checks of a saver went.
+    """The results of a saver's checks.
 
     Attributes:
         failures: the error of each check that failed; those not named passed.

@@ -1,4 +1,4 @@
-"""What is done to whole threads: deleting, copying, pruning."""
+"""Operations on whole threads: deleting, copying, pruning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PRUNE = Capability("prune")
 
 
 async def full_thread(subject: Subject) -> tuple[Timeline, Timeline]:
-    """A root and a child of three checkpoints each, with writes on the oldest and on the newest."""
+    """Make a root and a child of three checkpoints each, with writes on the oldest and on the newest."""
     root = Timeline(subject)
     child = Timeline(subject, root.thread_id, ns="child:1")
     for timeline in (root, child):
@@ -88,7 +88,7 @@ async def deleting_a_missing_thread_does_nothing(subject: Subject) -> None:
 
 
 async def two_runs(subject: Subject) -> tuple[Timeline, str, str]:
-    """Two checkpoints of a first run, then two of a second, with a write on each."""
+    """Make two checkpoints of a first run, then two of a second, with a write on each."""
     timeline, first, second = Timeline(subject), new_name("run"), new_name("run")
     for number, run_id in enumerate((first, first, second, second)):
         config = await timeline.put({f"n{number}": number}, run_id=run_id)
@@ -170,7 +170,7 @@ async def one_string_is_not_a_sequence_of_runs(subject: Subject) -> None:
 
 
 async def copied(subject: Subject) -> tuple[Timeline, Timeline, Timeline, Timeline]:
-    """A full thread and its copy: root, child, copied root, copied child."""
+    """Make a full thread and its copy: root, child, copied root, copied child."""
     root, child = await full_thread(subject)
     target = Timeline(subject)
     await subject.saver.acopy_thread(root.thread_id, target.thread_id)
