@@ -122,7 +122,7 @@ async def test_a_run_whose_trigger_was_lost_is_not_taken_for_one_that_is_done() 
     (recovered,) = await recover(graph)
     assert isinstance(recovered.error, InvalidPayloadError)
     assert "lists channel 'branch:to:two' with version" in str(recovered.error)
-    assert "Rows of this thread were deleted by something other than the saver." in str(recovered.error)
+    assert "other than the saver has deleted rows of this thread." in str(recovered.error)
 
 
 @pytest.mark.parametrize("checkpointer", [None, False])
