@@ -4,6 +4,6 @@ from perdure_checkpointers.postgres.cache import PostgresCache
 from perdure_checkpointers.postgres.saver import PostgresSaver
 
 AsyncPostgresSaver = PostgresSaver
-"""The name that programs know which come from LangGraph."""
+"""The name that programs use which come from LangGraph."""
 
 __all__ = ["AsyncPostgresSaver", "PostgresCache", "PostgresSaver"]

@@ -12,31 +12,33 @@ from psycopg_pool import AsyncConnectionPool
 
 from perdure.cache.base import BaseCache, FullKey, Namespace
 from perdure.checkpoint.base import SerializerProtocol
-from perdure_checkpointers.postgres.arrays import BytesArray, Int8Array, TextArray
-from perdure_checkpointers.postgres.database import Connection, Database, Pool, Session, pool_of
+from perdure_checkpointers.postgres.connections.arrays import BytesArray, Int8Array, TextArray
+from perdure_checkpointers.postgres.connections.database import Database
+from perdure_checkpointers.postgres.connections.lender import Pool, pool_of
+from perdure_checkpointers.postgres.connections.lent import Connection, LentConnection
 from perdure_checkpointers.postgres.queries import CacheQueries, Queries
 from perdure_checkpointers.postgres.saver import PostgresSaver
 
 _FOR_EVER: Final = -1
 _LONGEST_SECONDS: Final = 100 * 365 * 86_400
-"""What is to be kept for longer is kept for ever."""
+"""The longest time that is counted; an entry that is to be kept for longer is kept for ever."""
 
 _AFTER_SLASH: Final = chr(ord("/") + 1)
 _AFTER_ALL: Final = "\U0010ffff" * 8
-"""No label begins like this: it is no character, and no other sorts after it."""
+"""A text that sorts after all labels: none begins with this code point, which is no character."""
 
 _CLEARED_AT_ONCE: Final = 10_000
 _CLEAR_SECONDS: Final = 300.0
 
 
 class PostgresCache(BaseCache):
-    """Keeps results of nodes in a Postgres database, for all processes that use it.
+    """A cache that keeps results of nodes in a Postgres database, for all processes that use it.
 
         async with PostgresSaver.from_conn_string("postgresql://…") as saver:
             await saver.setup()
             cache = PostgresCache.beside(saver)
 
-    Time is the server's. What has expired is removed little by little, whenever something is kept.
+    Time is the server's. Entries that have expired are removed little by little, whenever one is kept.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class PostgresCache(BaseCache):
         connect_seconds: float = 10.0,
         statement_seconds: float = 30.0,
     ) -> None:
-        """Use the application's own pool, which stays the application's to open and to close.
+        """Use the application's own pool, which the application opens and closes.
 
         Args:
             pool: its connections need no settings of their own.
@@ -79,13 +81,13 @@ class PostgresCache(BaseCache):
 
     @property
     def home(self) -> Any:
-        """The event loop that the connections live on."""
+        """The event loop on which the connections live."""
         return self._database.home
 
     @classmethod
     def beside(cls, saver: PostgresSaver, *, serde: SerializerProtocol | None = None) -> PostgresCache:
-        """A cache in a saver's schema, on its connections, and for as long as it is open."""
-        cache = cls(saver.database.pool, serde=serde)
+        """Return a cache in a saver's schema, on its connections, for as long as the saver is open."""
+        cache = cls(saver.database.lender.pool, serde=serde)
         cache._use(saver.database)
         return cache
 
@@ -102,14 +104,14 @@ class PostgresCache(BaseCache):
         connect_seconds: float = 10.0,
         statement_seconds: float = 30.0,
     ) -> AsyncIterator[PostgresCache]:
-        """A cache with a pool of its own, closed at the end.
+        """Open a cache with a pool of its own, and close it at the end.
 
         Raises SaverUnavailableError, saying which host and why, if the database does not answer
         within `connect_seconds`; ValueError if `url` is no address of a Postgres.
         """
 
         async def prove(connection: Connection) -> None:
-            await cache._database.prove(Session(connection))
+            await cache._database.lender.prove(LentConnection(connection))
 
         cache = cls(
             pool_of(url, min_size=min_size, max_size=max_size, prove=prove),
@@ -118,15 +120,15 @@ class PostgresCache(BaseCache):
             connect_seconds=connect_seconds,
             statement_seconds=statement_seconds,
         )
-        cache._database.own(at_hand=1)
-        await cache._database.open()
+        cache._database.lender.own(at_hand=1)
+        await cache._database.lender.open()
         try:
             yield cache
         finally:
-            await cache._database.close()
+            await cache._database.lender.close()
 
     async def setup(self) -> None:
-        """Create the schema, or bring it up to date. Safe to call from any number of processes at once."""
+        """Create the schema, or bring it up to date. Any number of processes may do so at once."""
         with self._place.translated():
             await self._database.setup()
 
@@ -168,12 +170,12 @@ def _addresses(keys: Sequence[FullKey]) -> dict[str, bytes]:
 
 
 def _text(namespace: Namespace) -> str:
-    """A namespace as stored: what is below it begins with it, and nothing else does."""
+    """Return a namespace as stored: those below it begin with it, and no others do."""
     return "".join(label.replace("~", "~0").replace("/", "~1") + "/" for label in namespace)
 
 
 def _range(namespace: Namespace) -> tuple[str, str]:
-    """The first of what is in and below a namespace, and what comes after the last."""
+    """Return the first namespace in and below this one, and the first after all of them."""
     first = _text(namespace)
     return (first, first[:-1] + _AFTER_SLASH) if first else ("", _AFTER_ALL)
 

@@ -1,4 +1,4 @@
-"""Reading checkpoints: one by its address, or many in pages. No claim is needed, and no lock taken."""
+"""Reading checkpoints: one by its address, or many in pages. It needs no claim, and takes no lock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import orjson
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, BlobRow, CheckpointRow, WriteRow
 from perdure.checkpoint.rows import encode_metadata
 from perdure.errors import InvalidPayloadError
-from perdure_checkpointers.postgres.arrays import TextArray
-from perdure_checkpointers.postgres.database import Database
+from perdure_checkpointers.postgres.connections.arrays import TextArray
+from perdure_checkpointers.postgres.connections.database import Database
 from perdure_checkpointers.postgres.queries.rows import HeadRow, PageRow, PendingRow
 
 _FIRST_PAGE = 10
@@ -22,8 +22,8 @@ _LARGEST_PAGE = 100
 Blobs = dict[str, dict[str, BlobRow]]
 
 
-class Stored(NamedTuple):
-    """A checkpoint with what belongs to it, still encoded; `blobs` with what they stand on."""
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint with its values and writes, still encoded; `blobs` with the rows that they stand on."""
 
     thread_id: str
     row: CheckpointRow
@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which checkpoints a listing holds; None where it does not matter."""
+    """The conditions of a listing; None for one that is not made."""
 
     thread_id: str | None = None
     ns: str | None = None
@@ -42,8 +42,8 @@ class Selection:
     filter: Mapping[str, Any] | None = None
 
 
-class Reader:
-    """Reads what is stored, in the format that this release writes."""
+class CheckpointReader:
+    """A reader of stored checkpoints, in the format that this release writes."""
 
     def __init__(self, database: Database, *, format: int) -> None:
         self._database = database
@@ -51,10 +51,10 @@ class Reader:
         self._format = format
 
     def address(self, thread_id: str, ns: str, checkpoint_id: str | None) -> dict[str, Any]:
-        """What a statement binds that reads one checkpoint."""
+        """Return the parameters of a statement that reads one checkpoint."""
         return {"thread": thread_id, "ns": ns, "id": checkpoint_id, **self._formats()}
 
-    def stored(self, thread_id: str, ns: str, head: HeadRow) -> Stored | None:
+    def stored(self, thread_id: str, ns: str, head: HeadRow) -> StoredCheckpoint | None:
         """Return the checkpoint of a row, or None if there was no such checkpoint."""
         if head.checkpoint_id is None:
             return None
@@ -72,16 +72,16 @@ class Reader:
         ):
             blob = BlobRow(ns, channel, version, payload, base, kept, snapshot)
             blobs.setdefault(channel, {})[version] = blob
-        return Stored(thread_id, row, blobs, _writes(row, head))
+        return StoredCheckpoint(thread_id, row, blobs, _writes(row, head))
 
-    async def head(self, thread_id: str, ns: str, checkpoint_id: str | None) -> Stored | None:
+    async def head(self, thread_id: str, ns: str, checkpoint_id: str | None) -> StoredCheckpoint | None:
         """Read the addressed checkpoint, or the newest."""
         query = self._queries.get if checkpoint_id is None else self._queries.get_by_id
         rows = await self._database.fetch(query, self.address(thread_id, ns, checkpoint_id))
         return self.stored(thread_id, ns, rows[0]) if rows else None
 
-    async def pages(self, selection: Selection, limit: int | None) -> AsyncIterator[list[Stored]]:
-        """What is selected, newest first, in growing pages: who only looks at the first pays for few."""
+    async def pages(self, selection: Selection, limit: int | None) -> AsyncIterator[list[StoredCheckpoint]]:
+        """Yield the selected checkpoints, newest first, in pages that grow, so that the first cost little."""
         conditions, parameters = _conditions(selection)
         size, left = _FIRST_PAGE, limit
         while left is None or left > 0:
@@ -100,7 +100,7 @@ class Reader:
     async def _page(self, conditions: Sequence[str], parameters: Mapping[str, Any]) -> list[PageRow]:
         return await self._database.fetch(self._queries.page(*conditions), parameters)
 
-    async def _with_values(self, rows: Sequence[PageRow]) -> list[Stored]:
+    async def _with_values(self, rows: Sequence[PageRow]) -> list[StoredCheckpoint]:
         keys = {
             (row.thread_id, row.ns, channel, version): None
             for row in rows
@@ -111,11 +111,11 @@ class Reader:
         for row in rows:
             checkpoint = _checkpoint(row.ns, row.checkpoint_id or "", row)
             values = blobs.get((row.thread_id, row.ns), {})
-            page.append(Stored(row.thread_id, checkpoint, values, _writes(checkpoint, row)))
+            page.append(StoredCheckpoint(row.thread_id, checkpoint, values, _writes(checkpoint, row)))
         return page
 
     async def _blobs(self, keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, str], Blobs]:
-        """Of each thread and namespace of a page, the values of its checkpoints."""
+        """Return the values of a page by thread and namespace."""
         columns = zip(*keys, strict=True) if keys else ((), (), (), ())
         names = ("thread", "ns", "channel", "version")
         parameters = {name: TextArray(column) for name, column in zip(names, columns, strict=True)}
@@ -153,7 +153,10 @@ def _writes(checkpoint: CheckpointRow, row: PendingRow) -> list[WriteRow]:
 
 
 def _unknown_format(what: str) -> InvalidPayloadError:
-    return InvalidPayloadError(f"{what} is stored in a format that this saver's serde does not read")
+    return InvalidPayloadError(
+        f"{what} is stored in a format that this saver's serde does not read. Use the release, or the serde, "
+        "that wrote it."
+    )
 
 
 def _conditions(selection: Selection) -> tuple[list[str], dict[str, Any]]:

@@ -24,23 +24,25 @@ from perdure.checkpoint.base import (
 )
 from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import StaleRunError
-from perdure_checkpointers.postgres.claims import Claims
-from perdure_checkpointers.postgres.database import Connection, Database, Pool, Session, pool_of
-from perdure_checkpointers.postgres.group_commit import GroupCommit
-from perdure_checkpointers.postgres.leases import Leases
+from perdure_checkpointers.postgres.claims.claims import Claims
+from perdure_checkpointers.postgres.claims.leases import Leases
+from perdure_checkpointers.postgres.commits.group_commit import GroupCommit
+from perdure_checkpointers.postgres.connections.database import Database
+from perdure_checkpointers.postgres.connections.lender import Pool, pool_of
+from perdure_checkpointers.postgres.connections.lent import Connection, LentConnection
 from perdure_checkpointers.postgres.queries import Queries
-from perdure_checkpointers.postgres.reader import Reader, Selection, Stored
+from perdure_checkpointers.postgres.reader import CheckpointReader, Selection, StoredCheckpoint
 from perdure_checkpointers.postgres.whole_threads import WholeThreads
 
 
 class PostgresSaver(LeasedSaver):
-    """Keeps threads in a Postgres database.
+    """A saver that keeps threads in a Postgres database.
 
         async with PostgresSaver.from_conn_string("postgresql://…") as saver:
             await saver.setup()
 
-    Commits of different threads that arrive together leave together (see `group_commit`). Nothing
-    runs in the background.
+    Commits of different threads that gather are sent together (see `commits.group_commit`). Nothing runs in
+    the background.
     """
 
     stores_deltas = True
@@ -56,15 +58,15 @@ class PostgresSaver(LeasedSaver):
         statement_seconds: float = 30.0,
         lease_seconds: float = 30.0,
     ) -> None:
-        """Use the application's own pool, which stays the application's to open and to close.
+        """Use the application's own pool, which the application opens and closes.
 
         Args:
             pool: its connections need no settings of their own.
             lanes: how many group commits may be in flight at once.
             connect_seconds: how long to wait for a connection.
             statement_seconds: how long to wait for an answer.
-            lease_seconds: how long the threads of a process that is gone stay claimed. A third of it
-                is the time between renewals; without one for two thirds, a run stops by itself.
+            lease_seconds: how long the threads of a process that is gone stay claimed. A claim is renewed
+                after a third of it; a run that could not be renewed for two thirds stops by itself.
         """
         if not isinstance(pool, AsyncConnectionPool):
             raise TypeError(
@@ -84,7 +86,7 @@ class PostgresSaver(LeasedSaver):
         )
         self._place = self._database.place
         self._commits = GroupCommit(self._database, lanes=lanes, format=self.serde.format)
-        self._reader = Reader(self._database, format=self.serde.format)
+        self._reader = CheckpointReader(self._database, format=self.serde.format)
         self._claims = Claims(self._database, self._reader, format=self.serde.format)
         self._whole_threads = WholeThreads(self._database)
         self._leases = Leases(self._database)
@@ -104,14 +106,14 @@ class PostgresSaver(LeasedSaver):
         statement_seconds: float = 30.0,
         lease_seconds: float = 30.0,
     ) -> AsyncIterator[PostgresSaver]:
-        """A saver with a pool of its own, closed at the end.
+        """Open a saver with a pool of its own, and close it at the end.
 
         Raises SaverUnavailableError, saying which host and why, if the database does not answer
         within `connect_seconds`; ValueError if `url` is no address of a Postgres.
         """
 
         async def prove(connection: Connection) -> None:
-            await saver._database.prove(Session(connection))
+            await saver._database.lender.prove(LentConnection(connection))
 
         pool = pool_of(url, min_size=min_size, max_size=max_size, prove=prove)
         saver = cls(
@@ -123,29 +125,29 @@ class PostgresSaver(LeasedSaver):
             statement_seconds=statement_seconds,
             lease_seconds=lease_seconds,
         )
-        # One for each lane, and one for a claim or a reader beside them.
-        saver._database.own(at_hand=lanes + 1)
-        await saver._database.open()
+        # A connection for each lane, and one for a claim or a reader beside them.
+        saver._database.lender.own(at_hand=lanes + 1)
+        await saver._database.lender.open()
         try:
             yield saver
         finally:
             saver._leases.close()
-            await saver._database.close()
+            await saver._database.lender.close()
 
     @property
     def home(self) -> Any:
-        """The event loop that the connections live on."""
+        """The event loop on which the connections live."""
         return self._database.home
 
     @property
     def database(self) -> Database:
-        """What the saver sends its statements through, for what works beside it."""
+        """The database that the saver uses, for objects that work beside it."""
         return self._database
 
     async def setup(self) -> None:
-        """Create the schema, or bring it up to date. Safe to call from any number of processes at once.
+        """Create the schema, or bring it up to date. Any number of processes may do so at once.
 
-        For inside a transaction of your own there is `perdure_migrations.migrate(connection)`.
+        Inside a transaction of your own, use `perdure_migrations.migrate(connection)`.
         """
         with self._place.translated():
             await self._database.setup()
@@ -225,11 +227,11 @@ class PostgresSaver(LeasedSaver):
             for stored in page:
                 yield self._view(stored)
 
-    async def _next(self, pages: AsyncIterator[list[Stored]]) -> list[Stored] | None:
+    async def _next(self, pages: AsyncIterator[list[StoredCheckpoint]]) -> list[StoredCheckpoint] | None:
         with self._place.translated():
             return await anext(pages, None)
 
-    def _view(self, stored: Stored) -> CheckpointTuple:
+    def _view(self, stored: StoredCheckpoint) -> CheckpointTuple:
         return rows.build_tuple(self.serde, *stored)
 
     # Writing without a run
@@ -275,6 +277,6 @@ class PostgresSaver(LeasedSaver):
         ids = rows.require_ids(thread_ids, "thread_ids")
         changes = {"keep_latest": self._whole_threads.prune, "delete": self._whole_threads.delete}
         if strategy not in changes:
-            raise ValueError(f"there is no strategy {strategy!r}; there are {', '.join(changes)}")
+            raise ValueError(f"strategy is {' or '.join(map(repr, changes))}, not {strategy!r}.")
         with self._place.translated():
             await changes[strategy](sorted(ids))

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from perdure_checkpointers.postgres import PostgresSaver
-from perdure_checkpointers.postgres.database import Session
+from perdure_checkpointers.postgres.connections.lent import LentConnection
 from perdure_checkpointers.postgres.queries import Statement
 from tests.integration.postgres.threads import Server
 
@@ -37,11 +37,11 @@ async def server(database_url: str) -> AsyncIterator[Server]:
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Record every statement that savers send from now on."""
     sent: list[bytes] = []
-    fetch = Session.fetch
+    fetch = LentConnection.fetch
 
-    async def counted(self: Session, query: Statement[Any], parameters: Any) -> Any:
+    async def counted(self: LentConnection, query: Statement[Any], parameters: Any) -> Any:
         sent.append(query.text)
         return await fetch(self, query, parameters)
 
-    monkeypatch.setattr(Session, "fetch", counted)
+    monkeypatch.setattr(LentConnection, "fetch", counted)
     return sent

@@ -14,7 +14,7 @@ import pytest
 from perdure.checkpoint.base import Claim, ClaimRequest, Commit, Fence, RunEnd
 from perdure.errors import SaverTimeoutError, StaleRunError, ThreadBusyError, UnserializableValueError
 from perdure_checkpointers.postgres import PostgresSaver
-from perdure_checkpointers.postgres.database import Session
+from perdure_checkpointers.postgres.connections.lent import LentConnection
 from perdure_checkpointers.postgres.queries import Statement
 from tests.integration.postgres.threads import (
     SUCCESS,
@@ -258,15 +258,15 @@ async def test_a_renewal_that_is_cut_off_in_its_second_try_leaves_no_connection_
     before = await server.value(count)
     await saver.arenew(fence)
     errors = [asyncio.CancelledError(), psycopg.OperationalError("the connection is lost")]
-    fetch = Session.fetch
+    fetch = LentConnection.fetch
 
-    async def fail(self: Session, query: Statement[Any], parameters: Any) -> Any:
+    async def fail(self: LentConnection, query: Statement[Any], parameters: Any) -> Any:
         if query == saver.database.queries.renew:
             raise errors.pop()
         return await fetch(self, query, parameters)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "fetch", fail)
+        patch.setattr(LentConnection, "fetch", fail)
         with pytest.raises(asyncio.CancelledError):
             await saver.arenew(fence)
     await server.until(count, before)

@@ -111,7 +111,7 @@ async def _has_epoch(saver: PostgresSaver, asked: ClaimRequest, epoch: int) -> N
 async def test_an_exhausted_pool_is_waited_for_a_bounded_time(database_url: str) -> None:
     async with PostgresSaver.from_conn_string(database_url, max_size=2, connect_seconds=0.3) as saver:
         fences = [(await saver.aclaim(request(new_thread()))).fence for _ in range(20)]
-        async with saver._database.lent(), saver._database.lent():
+        async with saver._database.lender.lend(), saver._database.lender.lend():
             with anyio.fail_after(10):
                 for call in (saver.aget_tuple(config("t")), saver.aclaim(request("t"))):
                     with pytest.raises(
@@ -164,7 +164,7 @@ async def test_renewal_needs_nothing_of_the_pool(database_url: str) -> None:
     async with PostgresSaver.from_conn_string(database_url, max_size=1) as saver:
         saver.renew_seconds = 0.0
         fence = (await saver.aclaim(request(new_thread()))).fence
-        async with saver._database.lent():
+        async with saver._database.lender.lend():
             with anyio.fail_after(5):
                 await saver.arenew(fence)
 
@@ -241,7 +241,7 @@ async def test_a_newer_schema_is_refused_by_setup(saver: PostgresSaver, server: 
 
 async def test_a_role_without_privileges_is_told_which(database_url: str, server: Server) -> None:
     async with _role(server, database_url) as url, PostgresSaver.from_conn_string(url) as saver:
-        with pytest.raises(SchemaError, match="grant it USAGE"):
+        with pytest.raises(SchemaError, match="Grant it USAGE"):
             await saver.aget_tuple(config("t"))
 
 
@@ -298,7 +298,7 @@ async def test_nothing_is_prepared_where_the_server_is_not_proven_to_be_the_same
         fence = (await saver.aclaim(request(thread_id))).fence
         for step in range(8):
             await saver.acommit(commit(fence, step=step))
-        async with saver._database.lent() as session:
+        async with saver._database.lender.lend() as session:
             cursor = await session.connection.execute("SELECT count(*) FROM pg_prepared_statements")
             assert await cursor.fetchone() == (0,)
 
@@ -323,13 +323,13 @@ async def test_what_follows_in_turn_uses_one_connection_of_a_pool_of_its_own(dat
         fence = (await saver.aclaim(request(new_thread()))).fence
         for step in range(10):
             await saver.acommit(commit(fence, step=step))
-        database = saver._database
-        (session,) = database._at_hand
-        pool = database.pool
+        lender = saver._database.lender
+        (session,) = lender._at_hand
+        pool = lender.pool
         assert pool.get_stats()["pool_available"] == 3
         session.lent_at -= 3600
         await saver.acommit(commit(fence))
-        assert not database._at_hand, "the pool replaces what is old, but only if it comes back"
+        assert not lender._at_hand, "the pool replaces what is old, but only if it comes back"
         assert pool.get_stats()["pool_available"] == 4
 
 
@@ -337,8 +337,8 @@ async def test_planning_is_set_on_connections_of_its_own_and_not_behind_a_pooler
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def setting(saver: PostgresSaver) -> object:
-        async with saver._database.lent() as session:
-            await saver._database.prove(session)
+        async with saver._database.lender.lend() as session:
+            await saver._database.lender.prove(session)
             cursor = await session.connection.execute("SHOW plan_cache_mode")
             return await cursor.fetchone()
 
@@ -353,7 +353,7 @@ async def test_planning_is_set_on_connections_of_its_own_and_not_behind_a_pooler
 
 @pytest.mark.parametrize("address", ["postgresql+psycopg://u:SECRET@h/x", "SECRET"])
 async def test_an_address_that_is_none_is_refused_and_not_shown(address: str) -> None:
-    with pytest.raises(ValueError, match="expected postgresql://") as refused:
+    with pytest.raises(ValueError, match="Pass postgresql://") as refused:
         async with PostgresSaver.from_conn_string(address):
             pass
     assert "SECRET" not in str(refused.value)

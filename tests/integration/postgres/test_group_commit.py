@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 from perdure.checkpoint.base import Commit, Fence
 from perdure.errors import SaverTimeoutError, StaleRunError, UnserializableValueError
 from perdure_checkpointers.postgres import PostgresSaver
-from perdure_checkpointers.postgres.batch import Batch, Encoded
+from perdure_checkpointers.postgres.commits.batch import Batch, Encoded
 from tests.integration.postgres.threads import (
     SUCCESS,
     Server,
@@ -331,7 +331,7 @@ async def test_one_plan_is_made_for_commits_of_any_size_and_kept(database_url: s
             await server.rows("ANALYZE")
             for size in (1, 2, 1, 30, 1, 5, 1, 1, 1, 1, 1, 1):
                 await outcomes(saver, *map(commit, fences[:size]))
-            async with saver._database.lent() as session:
+            async with saver._database.lender.lend() as session:
                 cursor = await session.connection.execute(
                     "SELECT custom_plans FROM pg_prepared_statements"
                     " WHERE statement LIKE '%stored_checkpoints%'"
@@ -349,7 +349,7 @@ async def test_a_plan_made_while_there_were_no_runs_does_not_read_all_of_them(
     await server.rows("VACUUM ANALYZE perdure.runs")
     database = saver._database
     batch = Batch([Encoded.of(commit(fence)) for fence in fences], format=1).of_many()
-    async with database.lent() as session:
+    async with database.lender.lend() as session:
         cursor = AsyncRawCursor(session.connection)
         query = database.queries.commit
         await cursor.execute(b"EXPLAIN " + query.text, [batch[name] for name in query.names])

@@ -1,4 +1,4 @@
-"""The one place where a driver's errors become ours, by SQLSTATE, with the original as the cause."""
+"""Errors of the driver as errors of ours, by SQLSTATE, with the original as the cause."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _FORBIDDEN = "42501"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Which database and schema, as messages name it. Holds no password.
+class SchemaPlace:
+    """The name of a database and a schema in messages. It holds no password.
 
     Attributes:
-        owner: what a program calls the object that speaks to it, for messages that say what to call.
+        owner: the object that a program uses, "saver" or "cache", in messages that say what to call.
     """
 
     host: str
@@ -52,8 +52,8 @@ class Place:
     owner: str = "saver"
 
     @classmethod
-    def of(cls, conninfo: str | None, settings: Mapping[str, Any], schema: str) -> Place:
-        """The place that a pool connects to; None for an address that is only known when it is needed."""
+    def of(cls, conninfo: str | None, settings: Mapping[str, Any], schema: str) -> SchemaPlace:
+        """Return the place that a pool connects to; `conninfo` is None if it is known only when needed."""
         if conninfo is None:
             return cls(host="the host", port="the port", database="of the pool", schema=schema)
         try:
@@ -73,7 +73,7 @@ class Place:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Raise what a driver raises inside as an error of ours."""
+        """Translate the errors that the driver raises inside."""
         try:
             yield
         except (psycopg.Error, TimeoutError, MigrationError, UnicodeEncodeError) as error:
@@ -83,7 +83,7 @@ class Place:
 
 
 def check_address(url: str) -> None:
-    """Refuse what is no address, without showing it: there may be a password in it."""
+    """Raise ValueError if `url` is no address, without showing it: there may be a password in it."""
     try:
         conninfo_to_dict(url)
     except psycopg.ProgrammingError:
@@ -91,7 +91,7 @@ def check_address(url: str) -> None:
         raise ValueError(
             "This is not the address of a Postgres"
             + (f" (it begins with {scheme}://)" if scheme else "")
-            + ": expected postgresql://user:password@host:port/database."
+            + ". Pass postgresql://user:password@host:port/database."
         ) from None
 
 
@@ -99,9 +99,9 @@ _OPTIONS = ("host", "hostaddr", "port", "dbname", "user")
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection went away: the statement can be repeated on another one.
+    """Return True if the connection was lost, so that the statement can be repeated on another one.
 
-    A server that only reads counts too: after a failover the old primary is of no use to a writer.
+    A server that only reads counts as lost: after a failover, the old primary is of no use to a writer.
     """
     if not isinstance(error, psycopg.Error) or isinstance(error, (PoolTimeout, PoolClosed, TooManyRequests)):
         return False
@@ -111,51 +111,58 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_repeatable(error: BaseException) -> bool:
-    """Whether the same statement may succeed if it is sent again."""
+    """Return True if a statement may succeed when it is sent again."""
     return is_lost(error) or (isinstance(error, psycopg.Error) and error.sqlstate in _ROLLED_BACK)
 
 
 def is_about_values(error: BaseException) -> bool:
-    """Whether the server, or the driver, refuses a value; other commits of the batch may be fine."""
+    """Return True if the server or the driver refuses a value; other commits of a batch may be fine."""
     if isinstance(error, (UnicodeEncodeError, psycopg.DataError, psycopg.IntegrityError)):
         return True
     return isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
 
 
-def explain(error: Failure, place: Place) -> PerdureError:
-    """What a failure means to a user of the saver, and what to do about it."""
+def explain(error: Failure, place: SchemaPlace) -> PerdureError:
+    """Return the error that says what a failure means to a user of the saver, and what to do about it."""
     if isinstance(error, MigrationError):
-        return SchemaError(f"schema {place.schema!r} of {place}: {error}")
+        return SchemaError(f"Schema {place.schema!r} of {place}: {error}")
     if is_about_values(error):
         return UnserializableValueError(
-            f"{place} cannot store a value of this commit: {_reason(error)}; remove it from the state, the"
-            " metadata or the ids, or encode it (text columns hold neither NUL nor lone surrogates)"
+            f"The {place} cannot store a value of this commit: {_reason(error)}. Remove it from the "
+            "state, the metadata or the ids, or encode it (text columns hold neither NUL nor lone "
+            "surrogates)."
         )
     if isinstance(error, psycopg.Error):
         return _explain_server(error, place)
-    return SaverTimeoutError(f"{place} did not answer in time; the run can be resumed")
+    return SaverTimeoutError(f"The {place} did not answer in time. The run can be resumed.")
 
 
-def _explain_server(error: psycopg.Error, place: Place) -> PerdureError:
+def _explain_server(error: psycopg.Error, place: SchemaPlace) -> PerdureError:
     state = error.sqlstate or ""
     if isinstance(error, (PoolTimeout, TooManyRequests)):
         return SaverTimeoutError(
-            f"no connection to {place} became free: {_reason(error)}; enlarge the pool (max_size), or find"
-            " what keeps its connections. The run can be resumed"
+            f"No connection to {place} became free: {_reason(error)}. Enlarge the pool (max_size), or find "
+            "what keeps its connections. The run can be resumed."
         )
     if state in _MISSING:
         return SchemaError(
-            f"schema {place.schema!r} of {place} {_MISSING[state]} ({_reason(error)}): call `await"
-            f" {place.owner}.setup()`, or run `python -m perdure_migrations URL --schema {place.schema}`"
+            f"Schema {place.schema!r} of {place} {_MISSING[state]} ({_reason(error)}). Call `await "
+            f"{place.owner}.setup()`, or run `python -m perdure_migrations URL --schema {place.schema}`."
         )
     if state == _FORBIDDEN:
         return SchemaError(
-            f"the role may not use schema {place.schema!r} of {place} ({_reason(error)}): grant it USAGE on"
-            " the schema and SELECT, INSERT, UPDATE, DELETE on its tables"
+            f"The role may not use schema {place.schema!r} of {place} ({_reason(error)}). Grant it USAGE on "
+            "the schema and SELECT, INSERT, UPDATE, DELETE on its tables."
         )
     if state in _TOO_LATE:
-        return SaverTimeoutError(f"{place}: {_TOO_LATE[state]} ({_reason(error)}); the run can be resumed")
-    return SaverUnavailableError(f"{place} is not available: {_reason(error)}")
+        return SaverTimeoutError(
+            f"A statement on {place} took too long: {_TOO_LATE[state]} ({_reason(error)}). The run can be "
+            "resumed."
+        )
+    return SaverUnavailableError(
+        f"The {place} is not available: {_reason(error)}. Check the server and its address; the run can be "
+        "resumed."
+    )
 
 
 def _reason(error: Failure) -> str:

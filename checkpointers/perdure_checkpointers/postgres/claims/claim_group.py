@@ -15,10 +15,10 @@ import anyio
 from perdure.aio.combiner import Combiner
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, ClaimRequest
 from perdure.checkpoint.rows import encode_metadata
-from perdure_checkpointers.postgres.arrays import BytesArray, TextArray
-from perdure_checkpointers.postgres.database import Database
+from perdure_checkpointers.postgres.connections.arrays import BytesArray, TextArray
+from perdure_checkpointers.postgres.connections.database import Database
+from perdure_checkpointers.postgres.connections.translate import is_about_values
 from perdure_checkpointers.postgres.queries.rows import FreeGrantRow
-from perdure_checkpointers.postgres.translate import is_about_values
 
 _MAX_CLAIMS = 256
 _MAX_BYTES = 8 * 1024 * 1024
@@ -80,7 +80,7 @@ class ClaimGroup:
         try:
             parameters = {**self._formats, "lease": float(lease_seconds), **_columns(batch.values())}
             rows = await self._database.run(
-                lambda session: session.fetch(self._database.queries.claim_free, parameters), shield=True
+                lambda lent: lent.fetch(self._database.queries.claim_free, parameters), shield=True
             )
         except Exception as error:
             for asked in batch.values():

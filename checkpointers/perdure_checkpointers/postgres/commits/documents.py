@@ -1,4 +1,4 @@
-"""What the server reads itself, as JSON: refused where it would be altered or could not be read."""
+"""JSON that the server reads itself: values that it would alter, or could not read, are refused."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from perdure.checkpoint.rows import encode_metadata
 from perdure.errors import UnserializableValueError
 
 _WHOLE_FLOAT_LIMIT = 1e16
-"""From here on JSON text has an exponent, which `jsonb` writes out: the float would come back as an int."""
+"""The smallest float whose JSON text has an exponent. `jsonb` writes that out: it comes back as an int."""
 
 
 _NO_FLOATS = frozenset({str, int, bool, type(None)})
 
 
 def encode_document(metadata: Mapping[str, Any]) -> bytes:
-    """Metadata as text of which a `jsonb` column gives back equal values of the same types."""
+    """Encode metadata so that a `jsonb` column gives back equal values of the same types.
+
+    Raises UnserializableValueError.
+    """
     encoded = encode_metadata(metadata)
     for number in _floats([value for value in metadata.values() if type(value) not in _NO_FLOATS]):
         if (number.is_integer() and abs(number) >= _WHOLE_FLOAT_LIMIT) or (
@@ -45,7 +48,7 @@ def _floats(value: Any) -> Iterator[float]:
 
 
 def check_versions(row: CheckpointRow) -> None:
-    """Refuse NUL in state keys: the server reads versions, and it has no NUL."""
+    """Raise UnserializableValueError if a state key holds NUL, which the server cannot read."""
     if rb"\u0000" not in row.versions:
         return
     if any("\0" in text for pair in orjson.loads(row.versions).items() for text in pair):

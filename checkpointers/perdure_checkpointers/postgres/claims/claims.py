@@ -1,4 +1,4 @@
-"""Taking a thread for a run: one statement that also records the run and reads its head."""
+"""Claims: one statement takes a thread for a run, records the run and reads its head."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import anyio
 
 from perdure.checkpoint.base import ClaimRequest, Fence, Orphan
 from perdure.errors import StaleRunError, ThreadBusyError
-from perdure_checkpointers.postgres.claim_group import ClaimGroup, encode_config
-from perdure_checkpointers.postgres.database import Database
+from perdure_checkpointers.postgres.claims.claim_group import ClaimGroup, encode_config
+from perdure_checkpointers.postgres.connections.database import Database
 from perdure_checkpointers.postgres.queries import Statement
 from perdure_checkpointers.postgres.queries.rows import AnswerRow, GrantRow, HolderRow
-from perdure_checkpointers.postgres.reader import Reader, Stored
+from perdure_checkpointers.postgres.reader import CheckpointReader, StoredCheckpoint
 
 _ABANDON_SECONDS = 5.0
 
@@ -24,15 +24,15 @@ class Granted(NamedTuple):
     """A claim that was granted, with the head still encoded."""
 
     fence: Fence
-    head: Stored | None
+    head: StoredCheckpoint | None
     last_id: str | None
     attempt: int
 
 
 class Claims:
-    """Claims and orphans, as rows."""
+    """The claiming of threads, and the search for orphans."""
 
-    def __init__(self, database: Database, reader: Reader, *, format: int) -> None:
+    def __init__(self, database: Database, reader: CheckpointReader, *, format: int) -> None:
         self._database = database
         self._queries = database.queries
         self._reader = reader
@@ -42,13 +42,14 @@ class Claims:
         self._underway = 0
 
     async def claim(self, request: ClaimRequest, lease_seconds: float) -> Granted:
-        """Take the thread; raises ThreadBusyError."""
+        """Take the thread. Raises ThreadBusyError; for a recovery, StaleRunError too."""
         self._underway += 1
         try:
             epoch, row = await self._granted(request, lease_seconds)
         except Exception:
             raise
         except BaseException:
+            # Cancelled: the claim may have been granted, and nobody would use it.
             await self._abandon(request)
             raise
         finally:
@@ -56,20 +57,20 @@ class Claims:
         if row.head_is_current:
             stored = self._reader.stored(request.thread_id, request.ns, row)
         else:
-            # The claim waited for the last writer's commit, and its snapshot is older than that.
+            # The claim waited for the last writer's commit, and the statement's snapshot is older than that.
             stored = await self._reader.head(request.thread_id, request.ns, request.checkpoint_id)
         fence = Fence(thread_id=request.thread_id, run_id=request.run_id, epoch=epoch)
         return Granted(fence, stored, row.last_id, row.attempt)
 
     async def orphans(self, graph: str | None, thread_id: str | None, limit: int) -> list[Orphan]:
-        """Runs that hold their thread although their lease ran out."""
+        """List the runs that hold their thread although their lease ran out."""
         asked = {"graph": graph, "thread": thread_id, "limit": limit}
         rows = await self._database.fetch(self._queries.orphans, asked)
         return [Orphan(**row._asdict()) for row in rows]
 
     async def _granted(self, request: ClaimRequest, lease_seconds: float) -> tuple[int, GrantRow]:
         """Return the epoch and the row of a claim that was granted; raise ThreadBusyError if it was not."""
-        # The statement for many costs a quarter more than that for one: it is for those who would wait.
+        # The statement for many costs a quarter more than that for one, so a claim alone does not use it.
         if self._underway > 1 and request.successor_of is None and request.checkpoint_id is None:
             free = await self._group.ask(request, self._holder_of(request), lease_seconds)
             if free is not None and free.epoch is not None:
@@ -96,7 +97,7 @@ class Claims:
         return queries.claim_orphan_by_id if by_id else queries.claim_orphan
 
     async def _send(self, query: Statement[AnswerRow], parameters: dict[str, Any]) -> AnswerRow:
-        [answer] = await self._database.run(lambda session: session.fetch(query, parameters), shield=True)
+        [answer] = await self._database.run(lambda lent: lent.fetch(query, parameters), shield=True)
         # The statement was shielded. A caller that was cancelled meanwhile does not take the thread.
         await anyio.lowlevel.checkpoint_if_cancelled()
         return answer
@@ -110,7 +111,7 @@ class Claims:
         return rows[0] if rows else HolderRow(None, None, None, live=False)
 
     async def _abandon(self, request: ClaimRequest) -> None:
-        """Give back what nobody waits for; it would lock the thread until its lease runs out."""
+        """Give back a claim that nobody waits for: it would keep the thread busy until its lease runs out."""
         if request.successor_of is not None:
             return
         holder = self._holder_of(request)
@@ -119,14 +120,14 @@ class Claims:
             await self._database.fetch(self._queries.abandon, parameters)
 
     def _holder_of(self, request: ClaimRequest) -> str:
-        """The same for the same request, asked again; and for no other."""
+        """Return a name for the holder that is equal for one request, sent again, and for no other."""
         return f"{self._holder}/{request.nonce}"
 
     def _parameters(self, request: ClaimRequest, lease_seconds: float) -> dict[str, Any]:
         return {
             **self._reader.address(request.thread_id, request.ns, request.checkpoint_id),
             "run": request.run_id,
-            # Of two recoverers with the same list of orphans, even in one process, only one may be granted.
+            # A name of its own: of two recoveries of one orphan, even in one process, one may be granted.
             "holder": self._holder_of(request) if request.successor_of is None else _holder(),
             "lease": float(lease_seconds),
             "graph": request.graph,
@@ -140,7 +141,7 @@ class Claims:
 
 
 def _holder() -> str:
-    """Who claims; the token tells processes apart that have the same name and number, as containers do."""
+    """Return a name for this process; its token tells containers of equal host name and pid apart."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 

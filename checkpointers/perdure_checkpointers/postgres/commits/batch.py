@@ -9,13 +9,17 @@ from typing import Any
 from psycopg.types.numeric import Int8
 
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, CheckpointRow, Commit, Fence, RunEnd, WriteRow
-from perdure_checkpointers.postgres.arrays import BytesArray, Int4Array, Int8Array, TextArray
-from perdure_checkpointers.postgres.documents import check_versions, encode_document
+from perdure_checkpointers.postgres.commits.documents import check_versions, encode_document
+from perdure_checkpointers.postgres.connections.arrays import BytesArray, Int4Array, Int8Array, TextArray
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A commit with its documents encoded; made when it is handed over, so that a bad one never waits."""
+    """A commit with its metadata encoded: when it is handed over, so that a bad one never waits.
+
+    Attributes:
+        size: bytes of its payloads, and one for each row.
+    """
 
     commit: Commit
     metadata: tuple[bytes, ...]
@@ -23,6 +27,7 @@ class Encoded:
 
     @classmethod
     def of(cls, commit: Commit) -> Encoded:
+        """Encode a commit. Raises UnserializableValueError."""
         for row in commit.checkpoints:
             check_versions(row)
         metadata = tuple(encode_document(row.metadata) for row in commit.checkpoints)
@@ -32,7 +37,7 @@ class Encoded:
 
 @dataclass(slots=True)
 class _Thread:
-    """What the batch says of a thread. All its commits carry one fence."""
+    """The commits of a thread in a batch, as one. All of them carry one fence."""
 
     number: int
     fence: Fence | None
@@ -40,15 +45,16 @@ class _Thread:
     end: RunEnd | None
 
     def add(self, commit: Commit) -> None:
+        """Merge a later commit of the thread."""
         self.last_id = max(self.last_id or "", commit.last_id or "") or None
         self.end = commit.end or self.end
 
 
 class Batch:
-    """Commits, and what statements bind for them.
+    """Commits as parameters of a statement.
 
     Attributes:
-        threads: the threads by their number in the batch, from 1.
+        threads: the ids of its threads; the first has the number 1 in the batch.
     """
 
     __slots__ = ("_checkpoints", "_commits", "_format", "_threads", "_writes", "threads")
@@ -77,13 +83,13 @@ class Batch:
         for row, metadata in zip(commit.checkpoints, item.metadata, strict=True):
             self._checkpoints[n, row.ns, row.checkpoint_id] = n, row, metadata
         for write in commit.writes:
-            # One statement cannot meet a key twice, so the rule of WriteRow is applied here as well.
+            # A statement cannot store two rows under one key, so the rule of WriteRow is applied here, too.
             key = n, write.ns, write.checkpoint_id, write.task_id, write.idx
             if write.idx < 0 or key not in self._writes:
                 self._writes[key] = n, write
 
     def of_many(self) -> dict[str, Any]:
-        """What a statement binds that stores commits of many threads."""
+        """Return the parameters of a statement that stores commits of many threads."""
         threads = self._threads.values()
         return {
             "thread": TextArray(self.threads),
@@ -99,7 +105,7 @@ class Batch:
         }
 
     def of_one(self) -> dict[str, Any]:
-        """What a statement binds that stores commits of a single thread."""
+        """Return the parameters of a statement that stores commits of a single thread."""
         ((thread_id, thread),) = self._threads.items()
         fence, end = thread.fence, thread.end
         return {
@@ -139,7 +145,7 @@ def _checkpoint_columns(rows: Sequence[CheckpointRow]) -> dict[str, Any]:
 def _blob_columns(commits: Sequence[tuple[int, Commit]]) -> dict[str, Any]:
     items = [(n, row) for n, commit in commits for row in commit.blobs]
     rows = [row for _, row in items]
-    # What the batch itself brings need not be looked for among what is stored.
+    # A base that the batch itself brings need not be looked for among stored rows.
     brought = {(n, row.ns, row.channel, row.version) for n, row in items}
     stands_on = [None if (n, row.ns, row.channel, row.base) in brought else row.base for n, row in items]
     return {

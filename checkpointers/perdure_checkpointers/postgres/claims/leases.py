@@ -12,9 +12,10 @@ from perdure.aio.combiner import Combiner
 from perdure.checkpoint.base import Fence
 from perdure.clock import SYSTEM_CLOCK, Clock
 from perdure.errors import SaverTimeoutError, StaleRunError
-from perdure_checkpointers.postgres.arrays import Int8Array, TextArray
-from perdure_checkpointers.postgres.database import Connection, Database, Session
-from perdure_checkpointers.postgres.translate import is_lost
+from perdure_checkpointers.postgres.connections.arrays import Int8Array, TextArray
+from perdure_checkpointers.postgres.connections.database import Database
+from perdure_checkpointers.postgres.connections.lent import Connection, LentConnection
+from perdure_checkpointers.postgres.connections.translate import is_lost
 
 _PASSES = 4
 _PAUSE_SECONDS = 0.05
@@ -111,12 +112,12 @@ class Leases:
     async def _renew(self, asked: list[_Held], lease_seconds: float) -> list[_Held]:
         """Send one renewal of these claims; return those whose row was locked."""
         if self._connection is None:
-            self._connection = await self._database.connect()
-        session = Session(self._connection)
-        await self._database.prove(session)
+            self._connection = await self._database.lender.connect()
+        lent = LentConnection(self._connection)
+        await self._database.lender.prove(lent)
         sent_at = self._clock.monotonic()
         with anyio.fail_after(min(self._database.statement_seconds, lease_seconds)):
-            rows = await session.fetch(self._database.queries.renew, _parameters(asked, lease_seconds))
+            rows = await lent.fetch(self._database.queries.renew, _parameters(asked, lease_seconds))
         locked = []
         for row in rows:
             held = asked[row.n - 1]

@@ -1,10 +1,9 @@
-"""Lists as Postgres arrays, encoded in one go.
+"""Lists as Postgres arrays, encoded at once.
 
-A statement binds some thirty arrays, and psycopg's general way through each element's own dumper
-costs more than the statement itself. These types are bytes already: the binary format of a
-one-dimensional array (the layout is in the server's `array_recv`: dimensions, whether there are
-nulls, the element's oid, length, lower bound; then each element as its length and bytes, null as
-length -1).
+A statement binds some thirty arrays, and psycopg's general way, through a dumper for each element, costs
+more than the statement itself. These types are bytes already, in the binary format of a one-dimensional
+array, which the server's `array_recv` reads: number of dimensions, a flag for nulls, the element's oid,
+length, lower bound; then each element as its length and bytes, null as length -1.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def _array(element: int, length: int, parts: Iterable[bytes]) -> bytes:
 
 @lru_cache(maxsize=2048)
 def _text(value: str | None) -> bytes:
-    # Cached, as names recur in each row and ids in several.
+    # Cached, because names recur in each row, and ids in several.
     if value is None:
         return _NULL
     encoded = value.encode()
@@ -42,14 +41,14 @@ def _text(value: str | None) -> bytes:
 
 
 class TextArray(bytes):
-    """A `text[]`, of names and ids; what may be long is given to `long_texts`."""
+    """A `text[]` of names and ids, whose encodings are remembered; long texts go to `long_texts`."""
 
     def __new__(cls, values: Collection[str | None]) -> Self:
         return super().__new__(cls, _array(25, len(values), map(_text, values)))
 
     @classmethod
     def long_texts(cls, values: Collection[str | None]) -> Self:
-        """One whose elements are not remembered."""
+        """Return an array of texts that may be long: their encodings are not remembered."""
         return super().__new__(cls, _array(25, len(values), map(_text.__wrapped__, values)))
 
 

@@ -1,0 +1,1 @@
+"""Claims: taken, renewed and given up."""

@@ -1,0 +1,1 @@
+"""Commits: encoded, and sent together with those of other threads."""

@@ -1,0 +1,1 @@
+"""Connections: lent from a pool, proven, bounded in time, their errors translated."""
