@@ -348,7 +348,7 @@ async def test_a_run_goes_on_where_the_cache_has_no_table(
     await server.rows("DROP TABLE perdure.node_cache")
     graph = cached(chain(["a"]), PostgresCache.beside(saver), "a", checkpointer=saver)
     assert await graph.ainvoke({}, thread(new_thread())) == {"log": ["a"]}
-    assert "this run goes on without one: SchemaError" in caplog.text
+    assert "This run goes on without the cache: SchemaError" in caplog.text
 
 
 PROGRAM = """
