@@ -1,4 +1,4 @@
-"""The schema's history, and the runner that applies it.
+"""The history of the schema, and the runner that applies it.
 
 python -m perdure_migrations postgresql://… [--schema NAME]
 """

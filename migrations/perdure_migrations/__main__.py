@@ -1,4 +1,4 @@
-"""`python -m perdure_migrations URL [--schema NAME] [--status]`: prints what it did."""
+"""A command that migrates: `python -m perdure_migrations URL [--schema NAME] [--status]`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _CONNECT_SECONDS = 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for, and say so; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m perdure_migrations", description="Create or update the schema."
     )
@@ -29,12 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--schema", default="perdure", help="default: perdure")
     parser.add_argument(
-        "--status", action="store_true", help="only say what is missing; exits with 2 if anything is"
+        "--status", action="store_true", help="only report what is missing; exit with 2 if anything is"
     )
     options = parser.parse_args(arguments)
     if not _is_address(options.url):
         # Not shown: there may be a password in it.
-        parser.error("the address of a database is missing, or is not one")
+        parser.error("the address of a database is missing or malformed")
     try:
         text, code = anyio.run(_run, options.url, options.schema, options.status)
     except (MigrationError, psycopg.Error) as error:

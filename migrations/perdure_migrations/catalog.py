@@ -1,4 +1,4 @@
-"""The migrations of this release, as files in the order in which they apply."""
+"""The migrations of this release: files, in the order in which they apply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ID_DIGITS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """One step of the schema's history. `{schema}` in its text stands for the schema's name."""
+    """A step of the schema's history. `{schema}` in its text stands for the schema's name."""
 
     id: int
     name: str
@@ -20,7 +20,7 @@ class Migration:
 
     @property
     def checksum(self) -> str:
-        """Tells an edited migration from the one that was applied."""
+        """The checksum that tells an edited migration from the one that was applied."""
         return sha256(self.text.encode()).hexdigest()
 
 
@@ -33,10 +33,10 @@ def _load() -> tuple[Migration, ...]:
 
 
 def _parse(filename: str, text: str) -> Migration:
-    # The files are part of this package, as literal as the code beside them.
+    # The files are part of this package, so their text is as literal as the code beside them.
     stem = filename.removesuffix(".sql")
     return Migration(id=int(stem[:_ID_DIGITS]), name=stem, text=text)
 
 
 MIGRATIONS: Final = _load()
-"""All of them, oldest first. Read on import: nothing is read from disk while a loop runs."""
+"""All migrations, oldest first. Read on import: nothing is read from disk while a loop runs."""

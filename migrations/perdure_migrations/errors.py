@@ -1,17 +1,17 @@
-"""What can go wrong with a schema, as a tree.
+"""Errors of migrations, as a tree.
 
 MigrationError
-├── EditedMigrationError     a migration that landed here is not the one in this release
+├── EditedMigrationError     an applied migration differs from that of this release
 ├── NewerSchemaError         the schema has migrations that this release does not know
 ├── MigrationLockError       another process holds the lock for too long
-└── MigrationPermissionError the role may not read, or not create, what it must
+└── MigrationPermissionError the role may not read, or create, what it must
 """
 
 from __future__ import annotations
 
 
 class MigrationError(Exception):
-    """The base of what the runner raises."""
+    """The base of the errors that the runner raises."""
 
 
 class EditedMigrationError(MigrationError):
@@ -23,7 +23,7 @@ class NewerSchemaError(MigrationError):
 
 
 class MigrationLockError(MigrationError):
-    """Somebody else is migrating this schema and did not finish in time. Nothing was changed."""
+    """Another process is migrating this schema and did not finish in time. Nothing was changed."""
 
 
 class MigrationPermissionError(MigrationError):

@@ -1,7 +1,7 @@
-"""Brings a schema to what this release needs: numbered migrations, a ledger, one lock.
+"""The runner, which brings a schema up to date: numbered migrations, a ledger, one lock.
 
-Safe to call from any number of processes at once, inside a transaction that the caller has opened,
-behind a transaction pooler, and for a role that may only read, as long as nothing is to be created.
+It may be called from any number of processes at once, inside a transaction that the caller has opened,
+behind a transaction pooler, and, as long as nothing is missing, by a role that may only read.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Status:
 async def status(connection: Connection, schema: str = "perdure") -> Status:
     """Compare the schema with this release, changing nothing.
 
-    Raises EditedMigrationError or NewerSchemaError if the two cannot go together.
+    Raises EditedMigrationError or NewerSchemaError if they do not fit.
     """
     with _privileges_explained(connection, schema):
         return _status(await _applied(connection, schema))
@@ -76,7 +76,7 @@ async def status(connection: Connection, schema: str = "perdure") -> Status:
 async def migrate(
     connection: Connection, schema: str = "perdure", *, lock_seconds: float = 60.0
 ) -> tuple[str, ...]:
-    """Apply what is missing, all or nothing; returns the names of what was applied.
+    """Apply the missing migrations, all or none, and return their names.
 
     Raises MigrationLockError if another process holds the lock for longer than `lock_seconds`.
     """
@@ -89,6 +89,7 @@ async def migrate(
 
 
 async def _apply_pending(connection: Connection, schema: str) -> tuple[str, ...]:
+    # Asked again, now that the lock is held: another process may have applied them meanwhile.
     pending = set(_status(await _applied(connection, schema)).pending)
     if pending and not await _answer(connection, _HAS_SCHEMA, schema):
         await connection.execute(_CREATE_SCHEMA.format(sql.Identifier(schema)))
@@ -100,22 +101,22 @@ async def _apply_pending(connection: Connection, schema: str) -> tuple[str, ...]
 
 async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
     name = sql.Identifier(schema)
-    # Several statements in one: only the simple protocol takes them, so nothing is prepared.
+    # The text holds several statements. Only the simple protocol takes those, so nothing is prepared.
     await connection.execute(sql.SQL(migration.text).format(schema=name), prepare=False)
     await connection.execute(_RECORD.format(name), (migration.id, migration.name, migration.checksum))
 
 
 async def _lock(connection: Connection, schema: str, seconds: float) -> None:
-    # Polled, because a bounded wait on the server would need a session setting, which neither a
-    # caller's transaction nor a transaction pooler would thank us for.
+    # Polled: to bound a wait on the server would take a session setting, which would stay in a caller's
+    # transaction, or reach another client behind a transaction pooler.
     deadline = anyio.current_time() + seconds
     while anyio.current_time() < deadline:
         if await _answer(connection, _TRY_LOCK, f"perdure_migrations {schema}"):
             return
         await anyio.sleep(_POLL_SECONDS * (0.5 + random.random()))
     raise MigrationLockError(
-        f"another process has been migrating schema {schema!r} of {_place(connection)} for more than"
-        f" {seconds:g} s; nothing was changed, try again when it is done"
+        f"Another process has been migrating schema {schema!r} of {_place(connection)} for more than "
+        f"{seconds:g} s. Nothing was changed; try again when it is done."
     )
 
 
@@ -139,13 +140,13 @@ def _status(applied: Sequence[_Applied]) -> Status:
     for row in applied:
         if row.id not in known:
             raise NewerSchemaError(
-                f"the schema has migration {row.name}, this release ends at {MIGRATIONS[-1].name}:"
-                " upgrade perdure on this machine"
+                f"The schema has migration {row.name}, but this release ends at {MIGRATIONS[-1].name}. "
+                "Upgrade perdure on this machine."
             )
         if known[row.id].checksum != row.checksum:
             raise EditedMigrationError(
-                f"migration {row.name} was changed after it had been applied: put its file back as it was,"
-                " and write a new migration for what should be different"
+                f"Migration {row.name} was changed after it had been applied. Put its file back as it was, "
+                "and write a new migration for what should be different."
             )
     done = {row.id for row in applied}
     return Status(
@@ -160,10 +161,10 @@ def _privileges_explained(connection: Connection, schema: str) -> Iterator[None]
         yield
     except errors.InsufficientPrivilege as error:
         raise MigrationPermissionError(
-            f"role {connection.info.user!r} may not read or create what schema {schema!r} of"
-            f" {_place(connection)} needs ({error.diag.message_primary}): run"
-            f" `python -m perdure_migrations URL --schema {schema}` as a role that may, and grant this one"
-            " USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables"
+            f"Role {connection.info.user!r} may not read or create what schema {schema!r} of "
+            f"{_place(connection)} needs ({error.diag.message_primary}). Run "
+            f"`python -m perdure_migrations URL --schema {schema}` as a role that may, and grant this one "
+            "USAGE on the schema and SELECT, INSERT, UPDATE, DELETE on its tables."
         ) from error
 
 

@@ -168,7 +168,7 @@ async def test_a_lock_that_is_not_given_in_time_fails_and_changes_nothing(
 ) -> None:
     async with await psycopg.AsyncConnection.connect(empty_database_url) as other:
         await migrate(other)  # and does not commit
-        with pytest.raises(MigrationLockError, match="nothing was changed"):
+        with pytest.raises(MigrationLockError, match="Nothing was changed"):
             await migrate(connection, lock_seconds=0.2)
     assert (await status(connection)).pending == ()
 

@@ -235,7 +235,7 @@ async def test_a_schema_of_another_name_is_one_of_its_own(saver: PostgresSaver, 
 async def test_a_newer_schema_is_refused_by_setup(saver: PostgresSaver, server: Server) -> None:
     await server.rows("INSERT INTO perdure.migrations (id, name, checksum) VALUES (9999, '9999_later', 'x')")
     newest = perdure_migrations.MIGRATIONS[-1].name
-    with pytest.raises(SchemaError, match=f"9999_later.*{newest}.*upgrade"):
+    with pytest.raises(SchemaError, match=f"9999_later.*{newest}.*Upgrade"):
         await saver.setup()
 
 

@@ -125,7 +125,7 @@ def is_about_values(error: BaseException) -> bool:
 def explain(error: Failure, place: SchemaPlace) -> PerdureError:
     """Return the error that says what a failure means to a user of the saver, and what to do about it."""
     if isinstance(error, MigrationError):
-        return SchemaError(f"Schema {place.schema!r} of {place}: {error}")
+        return SchemaError(f"{error} (This is about schema {place.schema!r} of {place}.)")
     if is_about_values(error):
         return UnserializableValueError(
             f"The {place} cannot store a value of this commit: {_reason(error)}. Remove it from the "
