@@ -109,8 +109,11 @@ class Runner:
         by: StoppedBy = "caller" if cut_short is not None else "sibling"
         if isinstance(cut_short, TimeoutError):
             by = "deadline"
-        # A node may cancel the asyncio task that it runs in: then nothing else tells why it ended.
-        stopped = cut_short is not None or any(raised_by(outcome) is not None for outcome in ended)
+        # A node may cancel the asyncio task that it runs in: then nothing else tells why it ended. A sibling
+        # that left its graph does not, because that stops nobody.
+        stopped = cut_short is not None or any(
+            raised_by(outcome) is not None for outcome in ended if not isinstance(outcome, Left)
+        )
         for task in still_to_run(tasks, ended):
             self._end(ended, Stopped(task, by) if stopped else Failed(task, _cancelled_itself(task)))
 

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from perdure.context import current_task
-from perdure.data import Send
+from perdure.data import Command, Send
 from perdure.errors import NodeCancelledError
 from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, returns
 
@@ -115,6 +115,20 @@ async def test_a_library_that_raises_cancelled_error_is_the_nodes_error(
     current = asyncio.current_task()
     assert current is not None
     assert current.cancelling() == 0
+
+
+async def cancels_itself(state: Log) -> None:
+    current = asyncio.current_task()
+    assert current is not None
+    current.cancel()
+    await asyncio.sleep(0)
+
+
+async def test_a_node_that_cancels_itself_has_failed_although_another_leaves_for_a_graph_around() -> None:
+    leaves = returns(Command(graph=Command.PARENT))
+    child = fan(["a", "b"], {"a": leaves, "b": cancels_itself}).compile()
+    with pytest.raises(NodeCancelledError, match="Node 'b'"):
+        await chain(["parent"], {"parent": child.ainvoke}).compile().ainvoke({})
 
 
 async def test_it_is_told_from_a_real_one_in_a_task_that_survived_a_cancellation() -> None:
