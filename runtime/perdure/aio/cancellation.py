@@ -1,10 +1,10 @@
-"""Cancellation of asyncio tasks: counting it, and finishing work in spite of it."""
+"""Cancellation of asyncio tasks: counting it, causing it once, and finishing work in spite of it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 import anyio
 
@@ -15,6 +15,39 @@ def cancellations() -> int:
     """Return the number of times the current task was cancelled, less those that were taken back."""
     current = asyncio.current_task()
     return 0 if current is None else current.cancelling()
+
+
+class Stoppable:
+    """A block that other tasks can end, by one cancellation of the task that it is in.
+
+    Leaving a block that was stopped is no error. A cancelled scope of anyio would also end it, but cancel it
+    anew in every turn of the loop: then no `finally: await ...` in it comes to its end.
+    """
+
+    __slots__ = ("_left", "_limit")
+
+    def __init__(self) -> None:
+        self._limit = asyncio.timeout(None)  # knows its own cancellation, and takes it back
+        self._left = False
+
+    async def __aenter__(self) -> Self:
+        await self._limit.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> bool:
+        self._left = True
+        try:
+            await self._limit.__aexit__(*raised)
+        except (
+            TimeoutError
+        ):  # in place of the CancelledError, unless somebody else wants the task to end, too
+            return True
+        return False
+
+    def stop(self) -> None:
+        """Cancel the block, unless it was stopped before or has been left."""
+        if not self._left and self._limit.when() is None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
 
 async def outlast(*tasks: asyncio.Task[Any]) -> None:

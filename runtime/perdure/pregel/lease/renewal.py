@@ -8,6 +8,7 @@ from typing import TypeVar
 import anyio
 
 from perdure.aio.attendants import Attendants, Service
+from perdure.aio.cancellation import CancelledError, Stoppable
 from perdure.checkpoint.base import Fence, LeasedSaver
 from perdure.clock import Clock
 from perdure.errors import StaleRunError
@@ -70,14 +71,15 @@ async def hold(body: Callable[[], Awaitable[Result]], *services: Service) -> Res
 
     def failed(failure: Exception) -> None:
         failures.append(failure)
-        scope.cancel()
+        stoppable.stop()
 
+    stoppable = Stoppable()
     attendants = Attendants(services, failed)
     try:
-        with anyio.CancelScope() as scope:
+        async with stoppable:
             try:
                 return await body()
-            except anyio.get_cancelled_exc_class():
+            except CancelledError:
                 raise
             except BaseException as failure:
                 failures.append(failure)
