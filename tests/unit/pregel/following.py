@@ -8,7 +8,7 @@ from typing import Any
 from perdure.constants import START
 from perdure.data import Durability
 from perdure.graph.state import StateGraph
-from perdure.pregel.events.buffer import Buffer, Reader
+from perdure.pregel.events.buffer import Buffer, EventReader
 from perdure.pregel.graph import Pregel
 from perdure.pregel.run.begin import run_graph
 from perdure.runtime import get_runtime, get_stream_writer
@@ -30,7 +30,7 @@ class Followed:
         request = graph._request({} if given is None else given, config, None, None, durability)
         self._request = request.read_through(self.buffer)
 
-    def reader(self, modes: Any, *, subgraphs: bool = False) -> Reader:
+    def reader(self, modes: Any, *, subgraphs: bool = False) -> EventReader:
         return self.buffer.reader(modes, subgraphs=subgraphs)
 
     async def run(self) -> Any:
@@ -40,7 +40,7 @@ class Followed:
             self.buffer.close()
 
 
-async def read(reader: Reader, into: list[Any]) -> None:
+async def read(reader: EventReader, into: list[Any]) -> None:
     """Read to the end."""
     while batch := await reader.batch():
         into.extend(batch)

@@ -1,7 +1,7 @@
-"""Facts: what happens in a run, as values.
+"""Facts: the things that happen in a run, as values.
 
-The recorder turns them into rows, each stream mode into events, and debug into lines for a person. A fact is
-made only where somebody listens for its kind.
+The recorder turns them into rows, each stream mode into events, and the printer into lines for a person. A
+fact is made only if somebody listens for its kind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TaskEnded(NamedTuple):
     """A task has an outcome.
 
     Attributes:
-        others_run: whether tasks of its superstep still run.
+        others_run: True if other tasks of the superstep still run.
         output: the keys that the run shows.
     """
 
@@ -45,11 +45,12 @@ class SuperstepApplied(NamedTuple):
     """The writes of a superstep are part of the state.
 
     Attributes:
-        position: the checkpoint that holds, or will hold, the state.
-        outcomes: those that were applied; none of an input or a fork.
-        changed: the channels that are not what they were; None where that is not known.
-        state: the thread's state, to be read at once: the run goes on changing it.
-        stores: whether the checkpoint is about to be stored, so that SuperstepStored follows.
+        position: the checkpoint that holds the state, or will hold it.
+        outcomes: the outcomes that were applied; none for an input or a fork.
+        changed: the channels that changed; None if they are not known.
+        state: the thread's state. Read it at once, because the run goes on changing it.
+        output: the keys that the run shows.
+        stores: True if the checkpoint is about to be stored, so that SuperstepStored follows.
     """
 
     position: Position
@@ -61,9 +62,11 @@ class SuperstepApplied(NamedTuple):
 
 
 class SuperstepStored(NamedTuple):
-    """The checkpoint of a superstep is stored; told only in "sync", before the next superstep starts.
+    """The checkpoint of a superstep is stored.
 
-    Attributes: those of SuperstepApplied.
+    A run makes this fact when it opens and, in durability "sync", before each next superstep starts.
+
+    Attributes: as in SuperstepApplied.
     """
 
     position: Position
@@ -73,7 +76,7 @@ class SuperstepStored(NamedTuple):
 
 
 class RunPaused(NamedTuple):
-    """A run stops on purpose; what is left to do stays with the thread."""
+    """A run stops at a breakpoint. Tasks that are left to do stay with the thread."""
 
     position: Position
 
@@ -82,7 +85,7 @@ class RunEnded(NamedTuple):
     """A run is over.
 
     Attributes:
-        error: what stopped it; None if it came to its end.
+        error: the exception that stopped it; None if it came to its end.
     """
 
     error: BaseException | None

@@ -1,4 +1,4 @@
-"""Debug output: each superstep is printed for its author, and what nodes change in place is found.
+"""Debug output: each superstep is printed, and changes that nodes make in place are found.
 
 Nothing here runs unless debug is on.
 """
@@ -32,7 +32,7 @@ _VALUES = (str, bytes, int, float, bool, complex, type(None))
 
 
 class Printer:
-    """Prints what happens in one run, superstep by superstep, and finds what its nodes change in place."""
+    """The printer of one run, superstep by superstep. It also finds what nodes change in place."""
 
     __slots__ = ("_ended", "_given", "_graph", "_state_keys", "_tasks", "_title")
 
@@ -45,7 +45,7 @@ class Printer:
         self._title = ""
 
     def tell(self, fact: Fact) -> None:
-        """Print what a person wants to know of a fact."""
+        """Print the part of a fact that a person wants to know."""
         match fact:
             case TaskStarted(task):
                 self._started(task)
@@ -70,7 +70,7 @@ class Printer:
         self._say(f"{task.name} is given {_short(task.input)}{more}")
 
     def _end(self, outcome: Outcome) -> None:
-        """Print a superstep's outcomes once all its tasks have one."""
+        """Print a superstep's outcomes once all its tasks have ended."""
         if isinstance(outcome, Finished) and outcome.restored:
             self._say_given(outcome.task, " (finished before; its stored writes are used)")
             return
@@ -85,7 +85,7 @@ class Printer:
         self._tasks, self._ended, self._given = [], [], []
 
     def _changes(self) -> dict[_Change, list[Task]]:
-        """Return what was changed in place and not returned, and the tasks that had it."""
+        """Return the values that were changed in place but not returned, with the tasks that had them."""
         written = [value for outcome in self._ended for _, value in outcome.writes]
         returned = {id(part.value) for part in _inside(written)}
         changes: dict[_Change, list[Task]] = {}
@@ -97,7 +97,7 @@ class Printer:
         return changes
 
     def _say(self, line: str) -> None:
-        print(f"{self._title} {line}")  # noqa: T201  # what the author of the graph has asked to see
+        print(f"{self._title} {line}")  # noqa: T201  # the purpose of debug
 
 
 def _told(outcome: Outcome) -> str:
@@ -123,7 +123,7 @@ class _Change(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Something changeable inside an input, and what it held."""
+    """A changeable value inside an input, and its contents before the node ran."""
 
     path: str
     value: Any
@@ -138,7 +138,7 @@ class _Part(NamedTuple):
 
 
 def _inside(given: Any) -> Iterator[_Part]:
-    """Yield every changeable thing inside an input; the mapping or object around them is the node's own."""
+    """Yield every changeable value inside an input. The mapping or object around them is the node's own."""
     todo: deque[tuple[str, Any]] = deque([("", given)])
     seen: set[int] = set()
     while todo:
@@ -200,8 +200,8 @@ def _warn(change: _Change, tasks: Sequence[Task]) -> None:
     names = list(dict.fromkeys(task.name for task in tasks))
     who = f"Node {names[0]!r}" if len(names) == 1 else f"One of the nodes {', '.join(map(repr, names))}"
     warnings.warn(
-        f"{who} changed input{change.path} ({change.kind}) in place and did not return it: what is "
-        "stored and what other nodes see may differ now. Change a copy, and return it.",
+        f"{who} changed input{change.path} ({change.kind}) in place and did not return it: the stored value "
+        "and the one that other nodes see may now differ. Change a copy, and return it.",
         InPlaceChangeWarning,
         stacklevel=2,
     )
@@ -217,7 +217,7 @@ def _short(value: Any) -> str:
 
 
 def _wrote(writes: Sequence[tuple[str, Any]]) -> str:
-    """Return a task's writes in the words of its author: keys, then where it goes."""
+    """Return the words for a task's writes: state keys, then destinations."""
     keys = [f"{name} = {_short(value)}" for name, value in writes if name != TASKS and not is_trigger(name)]
     sends = [f"Send({value.node!r})" for name, value in writes if name == TASKS]
     goes = [name.removeprefix(BRANCH) for name, _ in writes if is_trigger(name)]

@@ -1,4 +1,4 @@
-"""Sinks: a run's way to tell its readers, and those of the runs around it, what happens."""
+"""Sinks: they pass a run's facts to its readers, and to the readers of the runs around it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from perdure.pregel.step.task import Task
 
 
 class Sink:
-    """Where the facts of one run go: into a buffer that is read, and into the sinks of runs around it.
+    """The destination of one run's facts: a buffer, and the sinks of the runs around it.
 
     Attributes:
-        buffer: the buffer of the streamed run that this run is, or is below.
-        place: the run's place below that one.
-        above: the sink of the run around the streamed one, if somebody reads that as well.
+        buffer: the buffer of the nearest streamed run: this run itself, or one around it.
+        place: the namespace of this run below the streamed one.
+        above: the sink of the run around the streamed one, if that is read as well.
         listeners: the kinds of facts that somebody listens for.
     """
 
@@ -32,30 +32,30 @@ class Sink:
         self.listeners: Container[type[Fact]] = own if above is None else _Either(own, above.listeners)
 
     def below(self, task: Task) -> Sink:
-        """Return the sink of a graph that a node of this run invokes."""
+        """Return the sink of a child graph of this run's `task`."""
         name = task.name if task.former is None else task.former.name
         above = None if self.above is None else self.above.below(task)
         return Sink(self.buffer, self.place.child(name, task.id), above)
 
     def wants(self, kind: type[Fact]) -> bool:
-        """Return whether somebody listens for facts of this kind; no others need be made."""
+        """Return True if somebody listens for facts of this kind. No others need to be made."""
         return kind in self.listeners
 
     def call(self, ordinal: int) -> Sink:
-        """Return the sink of a node's child graph number `ordinal`, counted from 0, given that of its first.
+        """Return the sink of a task's child graph number `ordinal`, counted from 0. This is the first one's.
 
-        The place of a graph that the node streams itself stays the root: its own reader knows which it is.
+        A graph that the node itself streams keeps the root as its place, because its reader reads no other.
         """
         place = self.place if self.place == ROOT_NAMESPACE else self.place.call(ordinal)
         return Sink(self.buffer, place, None if self.above is None else self.above.call(ordinal))
 
     def buffers(self, kind: type[Fact]) -> list[Buffer]:
-        """Return the buffers that facts of this kind are put into."""
+        """Return the buffers that receive events of facts of this kind."""
         above = [] if self.above is None else self.above.buffers(kind)
         return [self.buffer, *above] if kind in self._projections else above
 
     def tell(self, fact: Fact) -> None:
-        """Put into the buffer what readers get to see of a fact."""
+        """Put the events that listeners make of a fact into their buffers."""
         for mode, _, project in self._projections.get(type(fact), ()):
             for payload in project(fact):
                 self.buffer.put((self.place, mode, payload))
@@ -64,11 +64,11 @@ class Sink:
 
     @property
     def is_full(self) -> bool:
-        """Whether some reader is too far behind for the run to go on."""
+        """True if a reader is so far behind that the run has to wait."""
         return self.buffer.is_full or (self.above is not None and self.above.is_full)
 
     async def room(self) -> None:
-        """Wait until no reader is too far behind."""
+        """Wait until no reader is so far behind."""
         await self.buffer.room()
         if self.above is not None:
             await self.above.room()
@@ -86,7 +86,7 @@ class Unread:
         self._seen = buffer.taken
 
     def count(self) -> None:
-        """Count one event more. Raises StreamOverflowError for one too many."""
+        """Count one more event. Raise StreamOverflowError if there are too many."""
         buffer = self.buffer
         if buffer.taken != self._seen:
             self._put, self._seen = 0, buffer.taken
@@ -99,7 +99,7 @@ class Unread:
 
 
 class _Either:
-    """Kinds of facts in one set, or in the other; both may grow."""
+    """The union of two sets of kinds of facts, which may both grow."""
 
     __slots__ = ("_one", "_other")
 
@@ -112,11 +112,11 @@ class _Either:
 
 
 class Voice:
-    """One body's way to put "custom" events into the stream.
+    """One body's "custom" events on their way into the stream.
 
-    In a thread, putting waits for room. In the run's own loop it cannot: there the body may put so many
-    events while no reader takes any, and then has to await `flush`. Both hold for each buffer that the
-    events go into: there are several where a streamed run streams a child graph.
+    In a thread, putting an event waits for room. On the loop it cannot wait: there a body may put
+    `most_unread` events while no reader takes any, and then has to await `runtime.flush()`. Both rules hold
+    for each buffer that receives the events. There are several if a streamed run streams a child graph.
     """
 
     __slots__ = ("_sink", "_task", "_unread")
@@ -127,7 +127,7 @@ class Voice:
         self._unread = [Unread(task.name, buffer) for buffer in sink.buffers(TaskTold)]
 
     def write(self, event: Any) -> None:
-        """Put an event. Raises StreamOverflowError for one too many."""
+        """Put an event. Raise StreamOverflowError if there are too many."""
         for unread in self._unread:
             if unread.buffer.on_loop:
                 unread.count()

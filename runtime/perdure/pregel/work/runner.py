@@ -139,8 +139,8 @@ class Runner:
             await self._run(task, ended, before)
         except CancelledError as error:
             return self._ran(tasks, ended, error)
-        # The node may have swallowed the exception, but asyncio has counted it. (What task groups inside the
-        # node add to the count, `in_context` has taken back.) The caller gets the cancellation after all.
+        # The node may have swallowed the exception, but asyncio has counted it: the caller gets the
+        # cancellation after all.
         return self._ran(tasks, ended, await own_cancellation() if cancellations() > before else None)
 
     async def _run_several(self, tasks: Sequence[Task]) -> Ran:
@@ -187,8 +187,9 @@ class Runner:
         counted = False
         try:
             if policies is None or context is None:
-                # In a context here, not around all of this: before Python 3.13 a task group that failed in
-                # the node leaves a mark, to be taken back before a real cancellation is told from its own.
+                # The context is entered here, not around all of this. Before Python 3.13, a task group that
+                # failed inside the node leaves a cancellation in the count of this asyncio task. `in_context`
+                # takes it back when the attempt ends, before the count is read below.
                 attempt = self._attempt(RunningTask(task, self._scope))
                 no_code = task.spec.calling is Calling.INPUT and not task.spec.branches
                 finished = await (attempt if no_code else in_context(copy_context(), attempt))
@@ -323,6 +324,7 @@ class Runner:
 
 
 def _cancelled_itself(task: Task) -> NodeCancelledError:
+    """Return the error of a node that was cancelled, or raised CancelledError, by no doing of the run."""
     return NodeCancelledError(
         f"Node {task.name!r} raised CancelledError, but nobody cancelled the run: something that the node "
         "awaits was cancelled. Handle its CancelledError in the node."

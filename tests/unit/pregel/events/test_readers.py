@@ -11,7 +11,7 @@ import pytest
 
 from perdure.data import Send
 from perdure.errors import GraphValidationError
-from perdure.pregel.events.buffer import BUFFER_SIZE, Buffer, Event, Reader
+from perdure.pregel.events.buffer import BUFFER_SIZE, Buffer, Event, EventReader
 from perdure.pregel.events.facts import Fact, SuperstepApplied, SuperstepStored, TaskEnded, TaskTold
 from perdure.pregel.events.modes import PROJECTIONS, Projection
 from perdure.pregel.step.namespace import ROOT_NAMESPACE
@@ -26,7 +26,7 @@ async def speaks(state: Any) -> Any:
     return {"log": ["a"]}
 
 
-async def told_to_all(readers: Sequence[Reader], run: Followed) -> list[list[Any]]:
+async def told_to_all(readers: Sequence[EventReader], run: Followed) -> list[list[Any]]:
     """Run to the end, and return what each reader was told."""
     told: list[list[Any]] = [[] for _ in readers]
     async with anyio.create_task_group() as group:
@@ -81,7 +81,7 @@ async def test_a_slow_reader_holds_the_run_up_and_loses_nothing() -> None:
 
 
 async def test_a_reader_that_comes_late_gets_what_is_told_from_then_on() -> None:
-    late: list[Reader] = []
+    late: list[EventReader] = []
 
     async def invites(state: Any) -> None:
         late.append(run.reader("updates"))

@@ -1,7 +1,7 @@
-"""Stream modes: one file each, named as in StreamMode, that projects facts to the payloads of its events.
+"""Stream modes: one file for each, named as in StreamMode, that projects facts to payloads of events.
 
-A mode's file holds `LISTENS`, the kinds of facts that it projects, and `project`, which returns the payloads
-of one fact. To add a mode, add its file and its name in StreamMode.
+A mode's file has `LISTENS`, the kinds of facts that it projects, and `project`, which returns the payloads
+for one fact. To add a mode, add its file, and its name to StreamMode.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perdure.pregel.events.facts import Fact
 
 
 class Projection(NamedTuple):
-    """One mode's way from facts to the payloads of its events."""
+    """The projection of facts to the payloads of one mode's events."""
 
     mode: StreamMode
     listens: frozenset[type[Fact]]

@@ -1,4 +1,4 @@
-"""The "custom" mode: what nodes give to their stream writer."""
+"""The "custom" mode: the values that nodes give to their stream writer."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ LISTENS: Final = (TaskTold,)
 
 
 def project(fact: TaskTold) -> Sequence[Any]:
-    """Return the event as it was given."""
+    """Return the value as the node gave it."""
     return (fact.event,)

@@ -1,4 +1,4 @@
-"""The "updates" mode: what each task wrote, when it ended."""
+"""The "updates" mode: the update of each task, when the task ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTENS: Final = (TaskEnded, RunPaused)
 
 
 def project(fact: TaskEnded | RunPaused) -> Sequence[Any]:
-    """Return `{node: update}` for a task that finished, marked as cached if its node did not run now."""
+    """Return `{node: update}` for a finished task, marked as cached if its node did not run now."""
     if isinstance(fact, RunPaused):
         return ({INTERRUPT: ()},)
     outcome = fact.outcome

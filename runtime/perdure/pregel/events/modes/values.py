@@ -1,4 +1,4 @@
-"""The "values" mode: the output, whenever a superstep changed it."""
+"""The "values" mode: the output, whenever a superstep has changed it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LISTENS: Final = (SuperstepApplied, SuperstepStored)
 
 
 def project(fact: SuperstepApplied | SuperstepStored) -> Sequence[Any]:
-    """Return the output if a superstep changed it; where it is about to be stored, only once that is done."""
+    """Return the output if a superstep changed it. If it is going to be stored, wait for SuperstepStored."""
     if isinstance(fact, SuperstepApplied) and fact.stores:
         return ()
     if fact.changed is not None and fact.output.names.isdisjoint(fact.changed):
