@@ -1,4 +1,4 @@
-"""Snapshots: a thread at rest, as people see it."""
+"""State snapshots: threads at rest, as users see them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logger = logging.getLogger("perdure")
 async def read_snapshot(
     plan: Plan, saver: BaseCheckpointSaver, settings: RunSettings, thread_id: str
 ) -> StateSnapshot:
-    """Return the addressed checkpoint as people see it.
+    """Return the state snapshot of the newest checkpoint, or of the one that the settings name by its id.
 
-    Of the newest one, the results of tasks that have finished already count as part of the state;
-    of an older one, addressed by its id, they do not.
+    The newest one includes the results of tasks that have finished since. One that is named by its id shows
+    the state at that time.
     """
     address = {
         "thread_id": thread_id,
@@ -46,6 +46,7 @@ async def read_snapshot(
 
 
 def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, live: bool) -> StateSnapshot:
+    """Return the state snapshot of a checkpoint; with `live`, results beside it are part of the values."""
     followed = follow(plan, stored)
     stored = followed.stored
     state = ThreadState.load(plan, stored.checkpoint)
@@ -94,7 +95,7 @@ def _snapshot(plan: Plan, settings: RunSettings, stored: CheckpointTuple, *, liv
 def _merge_open_superstep(
     state: ThreadState, outcomes: Sequence[Outcome], checkpoint_id: str, thread_id: str | None
 ) -> None:
-    """Make the results of tasks that have finished already part of the state that is shown."""
+    """Merge the results of finished tasks into the state, as the superstep will do when it ends."""
     finished = [outcome for outcome in outcomes if isinstance(outcome, Finished)]
     if not finished:
         return
@@ -103,7 +104,7 @@ def _merge_open_superstep(
     except Exception:
         logger.warning(
             "The results of the open superstep of thread %r do not fit together, which stopped its run. "
-            "They are not part of the values shown, but of the tasks.",
+            "The snapshot shows them in its tasks, not in its values.",
             thread_id,
             exc_info=True,
         )
@@ -117,7 +118,7 @@ def _values(plan: Plan, state: ThreadState) -> Any:
 
 
 def _result(plan: Plan, outcome: Outcome | None) -> Any:
-    """Return what a finished task wrote to the state; a key written repeatedly as `{"$writes": [...]}`."""
+    """Return a finished task's writes to the state. Several values of a key become `{"$writes": [...]}`."""
     if not isinstance(outcome, Finished):
         return None
     written: dict[str, list[Any]] = {}

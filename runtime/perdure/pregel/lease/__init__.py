@@ -1,1 +1,1 @@
-"""Holding a thread while a run works on it."""
+"""The hold of a run on its thread: claim, renewal, and the line of its commits."""

@@ -1,4 +1,4 @@
-"""Taking a thread, and giving it back where no commit does."""
+"""Claims: how a run takes a thread, and gives it back if no commit does that."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ from perdure.pregel.lease.session import Session
 from perdure.pregel.step.failures import add_note
 
 CLEANUP_SECONDS: Final = 10.0
-"""Seconds that a run which was stopped may take to store what had finished."""
+"""Seconds for which a stopped run may delay its end to store results and to release its claim."""
 
 _unfenced: WeakSet[BaseCheckpointSaver] = WeakSet()
 
 
 async def claim_thread(saver: LeasedSaver, asked: ClaimRequest) -> Claim:
-    """Claim a thread. Raises OrphanTakenError where the claim was for an orphan that is none any more."""
+    """Claim a thread.
+
+    Cancelled while its answer is on the way, this may leave a claim behind, which runs out with its lease.
+    A claim that is sent again with the same run id gets the same epoch, so a saver may repeat it.
+
+    Raises:
+        ThreadBusyError: another run holds the thread.
+        OrphanTakenError: the claim is for an orphan, but the run is no orphan any more.
+    """
     if faults.hook is not None:
         await faults.reach("claim.send", asked.thread_id)
     try:
@@ -39,12 +47,15 @@ async def claim_thread(saver: LeasedSaver, asked: ClaimRequest) -> Claim:
 
 
 async def give_back(session: Session, error: BaseException) -> None:
-    """Release a claim whose end no commit has stored."""
+    """Release the claim of a run whose end no commit has stored."""
     if session.fence is None or not isinstance(session.saver, LeasedSaver):
         return
     if isinstance(session.line.failure, StaleRunError):
-        return
+        return  # another run holds the thread by now
     try:
+        # `error` may be a cancellation, and more can follow. They are held off, for CLEANUP_SECONDS at most.
+        # If the release is lost nevertheless, the thread is free when the lease runs out. A release that
+        # arrives late cannot touch a successor's claim, which has another epoch.
         release = partial(session.saver.arelease, session.fence, end_of(error))
         await clean_up(release, CLEANUP_SECONDS)
     except Exception as failure:
@@ -52,18 +63,18 @@ async def give_back(session: Session, error: BaseException) -> None:
 
 
 def end_of(error: BaseException) -> RunEnd:
-    """Return the end of a run that an error, or its cancellation, has stopped."""
+    """Return the recorded end of a run that an error or its cancellation has stopped."""
     return RunEnd(status="error" if isinstance(error, Exception) else "cancelled", error=repr(error))
 
 
 def warn_unfenced(saver: BaseCheckpointSaver) -> None:
-    """Warn of a saver without leases, one time for each."""
+    """Warn once for each saver that has no leases."""
     if saver in _unfenced:
         return
     _unfenced.add(saver)
     warnings.warn(
-        f"{type(saver).__name__} has no leases: nothing keeps two runs on one thread apart, and runs that "
-        "crash are not found by recover().",
+        f"{type(saver).__name__} has no leases: nothing keeps two runs on one thread apart, and recover() "
+        "finds no runs that crashed. Use a saver with leases where either matters.",
         UnfencedSaverWarning,
         stacklevel=3,
     )

@@ -1,4 +1,4 @@
-"""The commits of one run: put in order, sent together, acknowledged in order."""
+"""The line of a run's commits: put in order, sent together, acknowledged in order."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from perdure.errors import StaleRunError
 class CommitLine:
     """The commits of one run, in order.
 
-    No task sends in the background. A caller that needs an answer sends everything in the line, and
-    those who come meanwhile find theirs sent. A commit that was sent but not acknowledged, because its
-    sender was cancelled, stays in the line and is sent again, which a saver allows. After the first
-    failure nothing more is sent.
+    No task sends in the background. A caller that needs an answer sends everything in the line, and callers
+    that come meanwhile find theirs sent. After the first failure nothing more is sent: a later commit must
+    not be stored without an earlier one.
 
     Attributes:
-        ending: True once the end of the run was put into the line; nothing comes after it.
+        ending: True once the end of the run was put into the line. Nothing comes after it.
         failure: the error of the first commit that failed.
     """
 
@@ -36,14 +35,20 @@ class CommitLine:
         self.failure: Exception | None = None
 
     def put(self, commit: Commit, *, superstep: bool) -> None:
-        """Append a commit; `superstep` says that it holds a finished superstep.
+        """Append a commit.
 
-        Raises StaleRunError after the end: a graph that a node left running belongs to no run.
+        Args:
+            commit: the commit.
+            superstep: True if the commit holds a finished superstep.
+
+        Raises:
+            StaleRunError: the end of the run is in the line already. A graph that a node has left running
+                belongs to no run any more.
         """
         if self.ending:
             raise StaleRunError(
-                f"The run on thread {commit.thread_id!r} has ended; what still works below one of its nodes "
-                "can store nothing. Await what a node starts before it returns."
+                f"The run on thread {commit.thread_id!r} has ended, but a graph below one of its nodes still "
+                "runs and can store nothing. Await everything that a node starts before the node returns."
             )
         self.ending = commit.end is not None
         self._line.append((commit, superstep))
@@ -51,15 +56,21 @@ class CommitLine:
         self._supersteps += superstep
 
     async def settle(self) -> None:
-        """Return when everything that is in the line now is acknowledged."""
+        """Wait until everything that is in the line now is acknowledged."""
         position = self._put
         await self._combiner.until(lambda: self._acknowledged >= position, self._send)
 
     async def settle_supersteps(self, at_most: int) -> None:
-        """Return when at most so many finished supersteps are unacknowledged."""
+        """Wait until at most `at_most` finished supersteps are unacknowledged."""
         await self._combiner.until(lambda: self._supersteps <= at_most, self._send)
 
     async def _send(self) -> None:
+        """Send everything in the line as one commit. The combiner lets one caller do so at a time.
+
+        A sender may be cancelled before the answer arrives, when the commit may or may not be stored. So its
+        commits stay in the line, and the next sender sends them again; to store a commit twice is the same as
+        once. Commits that are put while one is on its way stay behind it.
+        """
         if self.failure is not None:
             raise self.failure
         count = len(self._line)
@@ -71,7 +82,7 @@ class CommitLine:
             await self._saver.acommit(commit)
             if faults.hook is not None:
                 await faults.reach(f"{kind}.acknowledged", commit.thread_id)  # type: ignore[arg-type]
-        except Exception as error:
+        except Exception as error:  # not a cancellation, which says nothing about the commit
             self.failure = error
             raise
         for _ in range(count):
@@ -80,7 +91,7 @@ class CommitLine:
 
 
 def merge(commits: list[Commit]) -> Commit:
-    """Return one commit that does the same as `commits`, all of one run, one after the other."""
+    """Return one commit that has the effect of several commits of one run, one after the other."""
     if len(commits) == 1:
         return commits[0]
     last = commits[-1]

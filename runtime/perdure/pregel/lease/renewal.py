@@ -1,4 +1,4 @@
-"""Keeping a thread while a run works on it: its lease is renewed, its early results are sent."""
+"""The services beside a run: its lease is renewed, and its early results are sent."""
 
 from __future__ import annotations
 
@@ -19,45 +19,48 @@ Result = TypeVar("Result")
 
 
 async def send_early(session: Session) -> None:
-    """Send what has gathered, each time the bell rings.
+    """Send the commits in the line each time the bell rings.
 
-    When the tasks of a superstep end together, the commit of the superstep follows at once and
-    takes their writes along; only while one of them still runs is it worth a statement of its own.
+    When the tasks of a superstep end together, the commit of the superstep follows at once and takes their
+    writes along. Only while another task still runs are the writes worth a statement of their own.
     """
-    while True:
+    while True:  # until it is cancelled, with the run; what it was sending then, the run's end sends again
         if await session.wake.heard():
             await session.line.settle()
 
 
 async def renew(saver: LeasedSaver, fence: Fence, clock: Clock, line: CommitLine) -> None:
-    """Keep a claim alive; raises StaleRunError when it is lost, or may be.
+    """Renew a lease until the run ends. Raise StaleRunError when the claim is lost, or may be.
 
-    Once the run's end is on its way, the claim may be given back before the answer is here: from then
-    on it is the commit's answer that tells.
-
-    The deadline is counted from before the last renewal that succeeded was sent, so this process
-    stops before the store gives the thread to another.
+    The lease in the store begins when a renewal arrives there. This process counts from before it sent the
+    renewal, and gives up after `stop_seconds`, which is less than the lease: so it stops before the store
+    lets another run take the thread. Should the process be frozen past that, the fence refuses its commits.
     """
-    renewed = clock.monotonic()
+    renewed = clock.monotonic()  # a little after the claim, for which lease and `stop_seconds` differ enough
     while True:
         await clock.sleep(saver.renew_seconds)
         error: Exception | None = None
         while True:
-            sent = clock.monotonic()
+            sent = clock.monotonic()  # before sending, so that a slow answer shortens what is left
             left = renewed + saver.stop_seconds - sent
             if left <= 0:
                 raise StaleRunError(
                     f"Run {fence.run_id} gave up thread {fence.thread_id!r}: its claim could not be renewed "
-                    f"for {saver.stop_seconds:g} seconds. What was stored is kept; recover() continues it."
+                    f"for {saver.stop_seconds:g} seconds. Stored results are kept. Continue the run with "
+                    "recover()."
                 ) from error
             try:
                 with anyio.fail_after(left):
                     await saver.arenew(fence)
             except StaleRunError:
+                # The commit with the run's end releases the claim. Once it is on its way, a refused renewal
+                # proves nothing: the commit's own answer decides.
                 if line.ending:
                     return
                 raise
             except Exception as failure:
+                # Try again until the deadline. A renewal whose answer was lost may be repeated: it only moves
+                # the end of the lease.
                 error = failure
                 await clock.sleep(min(1.0, left))
             else:
@@ -66,7 +69,11 @@ async def renew(saver: LeasedSaver, fence: Fence, clock: Clock, line: CommitLine
 
 
 async def hold(body: Callable[[], Awaitable[Result]], *services: Service) -> Result:
-    """Run `body` beside `services`, which end with it; the first failure, anybody's, ends all."""
+    """Run `body` beside `services`, which end with it. The first failure of any of them ends all.
+
+    A failing service cancels the body by a scope of its own, so that the caller's asyncio task is not marked
+    as cancelled, and the failure can be raised in place of the cancellation.
+    """
     failures: list[BaseException] = []
 
     def failed(failure: Exception) -> None:
@@ -80,9 +87,9 @@ async def hold(body: Callable[[], Awaitable[Result]], *services: Service) -> Res
             try:
                 return await body()
             except CancelledError:
-                raise
+                raise  # to the scope, which swallows its own cancellation and lets the caller's through
             except BaseException as failure:
-                failures.append(failure)
+                failures.append(failure)  # behind the service's failure, if that is why the body failed
     finally:
-        await attendants.dismiss()
+        await attendants.dismiss()  # in every case, and in spite of cancellation: none outlives the run
     raise failures[0]

@@ -1,4 +1,4 @@
-"""What a run shares with the child graphs below it: its thread, its ids, and one line of commits."""
+"""Sessions: the hold on a thread that a run shares with the child graphs below it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.pregel.lease.commit_line import CommitLine
 
 
 class Wake:
-    """A bell for results that nobody is about to send."""
+    """A bell to ring when the line holds results that nobody is about to send."""
 
     __slots__ = ("_event", "_rung")
 
@@ -22,17 +22,18 @@ class Wake:
         self._rung: set[object] = set()
 
     def ring(self, who: object) -> None:
-        """Ask for what is in the line to be sent, unless `who` hushes the bell before it is heard."""
+        """Ask for the line to be sent, unless `who` hushes the bell before it is heard."""
         self._rung.add(who)
         self._event.set()
 
     def hush(self, who: object) -> None:
-        """Take back what `who` asked for: a commit that follows at once takes it along."""
+        """Take back the ring of `who`, because a commit follows at once and takes everything along."""
         self._rung.discard(who)
 
     async def heard(self) -> bool:
-        """Wait for a ring; return whether there is still reason to send."""
+        """Wait for a ring. Return True unless everybody who rang has hushed the bell since."""
         await self._event.wait()
+        # No await from here on, so no ring can come between the two resets and be lost.
         self._event = anyio.Event()
         rung, self._rung = self._rung, set()
         return bool(rung)
@@ -44,9 +45,9 @@ class Session:
 
     Attributes:
         fence: the proof of its claim; None with a saver that has no leases.
-        ids: draws ids greater than all of the thread.
-        line: where its commits go, and those of the child graphs below it.
-        wake: the bell to ring when the line holds something that nobody is about to send.
+        ids: the source of ids, each greater than all ids of the thread.
+        line: the line of its commits and those of its child graphs.
+        wake: the bell to ring when the line holds results that nobody is about to send.
     """
 
     saver: BaseCheckpointSaver

@@ -36,7 +36,7 @@ async def test_after_the_end_nothing_is_put_and_the_end_is_sent() -> None:
     line.put(named("end", RunEnd(status="success")), superstep=True)
     assert line.ending
     for _ in range(2):
-        with pytest.raises(StaleRunError, match=r"'t' has ended; .* Await what a node starts"):
+        with pytest.raises(StaleRunError, match=r"'t' has ended, .* Await everything that a node starts"):
             line.put(named("too late"), superstep=False)
         await line.settle()
 
