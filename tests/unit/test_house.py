@@ -24,14 +24,10 @@ BLOCK_MARKER = re.compile(r"^-- name: *(\w+)", re.MULTILINE)
 
 MOST_DOORS = 14
 
-STILL_TO_REWRITE = ("perdure.checkpoint",)
-"""Packages whose docstrings and file names do not follow the rules yet. Each entry goes with its fix."""
-
 SOURCES = sorted(path for root in SOURCE_ROOTS for path in root.rglob("*.py"))
 TREES = {path: ast.parse(path.read_text(), path) for path in SOURCES}
 OTHER_SOURCES = [path for name in ("benchmarks", "docs", "examples") for path in (ROOT / name).rglob("*.py")]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-UNIT_TESTS = ROOT / "tests" / "unit"
 
 
 def module_name(path: Path) -> str:
@@ -60,22 +56,12 @@ def late_imports(tree: ast.AST) -> Iterator[int]:
                     yield node.lineno
 
 
-def is_exempt(path: Path) -> bool:
-    """Return True for a module in STILL_TO_REWRITE, and for its unit tests."""
-    name = ""
-    if path.is_relative_to(UNIT_TESTS):  # they mirror the modules
-        name = ".".join(("perdure", *path.relative_to(UNIT_TESTS).parts))
-    elif path in TREES:
-        name = module_name(path)
-    return f"{name}.".startswith(tuple(f"{package}." for package in STILL_TO_REWRITE))
-
-
 # Names and imports
 
 
 def test_modules_are_named_after_what_is_inside() -> None:
     names = {path for path in SOURCES if NAMES_THAT_SAY_NOTHING & {path.stem, path.parent.name}}
-    assert not {path for path in names if not is_exempt(path)}
+    assert not names
 
 
 def test_a_package_has_at_most_fourteen_doors() -> None:
@@ -166,10 +152,9 @@ def may_begin_with_verb(text: str) -> bool:
 def docstrings_in(paths: list[Path]) -> Iterator[tuple[str, Docstring]]:
     """Yield each docstring that has to follow the rules, with its place."""
     for path in paths:
-        if not is_exempt(path):
-            tree = TREES.get(path) or ast.parse(path.read_text(), path)
-            for docstring in docstrings(tree):
-                yield f"{path.relative_to(ROOT)}:{docstring.line}: {docstring.text[:60]}", docstring
+        tree = TREES.get(path) or ast.parse(path.read_text(), path)
+        for docstring in docstrings(tree):
+            yield f"{path.relative_to(ROOT)}:{docstring.line}: {docstring.text[:60]}", docstring
 
 
 def test_no_docstring_begins_with_a_riddle() -> None:

@@ -1,11 +1,11 @@
-"""The saver contract: what a place that keeps threads must be able to do.
+"""The contract of savers, which store threads.
 
-Two layers. The *rows* (`Commit` and what it holds) are what the engine hands over: everything one
-or several supersteps persist, already encoded, in one call. The *views* (`Checkpoint`,
-`CheckpointTuple`) are what readers get back, decoded.
+It has two layers. *Rows* (`Commit` and its contents) are what the engine hands over: everything that one
+or several supersteps store, already encoded, in one call. *Views* (`Checkpoint`, `CheckpointTuple`) are
+what readers get back, decoded.
 
-A saver implements `BaseCheckpointSaver`. One that can also keep two runs of a thread apart
-implements `LeasedSaver`; without it, runs are not fenced and recovery is refused.
+A saver implements `BaseCheckpointSaver`. A saver that can also keep two runs of a thread apart implements
+`LeasedSaver`; without it, runs are not fenced and recovery is refused.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CHECKPOINT_FORMAT = 1
 class Checkpoint(TypedDict):
     """A thread's state between two supersteps, decoded.
 
-    `channel_values` holds the channels that have a value; `updated_channels` those that the
-    superstep behind this checkpoint changed, sorted.
+    `channel_values` holds the channels that have a value, `updated_channels` the names of those that the
+    superstep before this checkpoint changed, sorted.
     """
 
     v: int
@@ -44,7 +44,7 @@ class Checkpoint(TypedDict):
 
 
 class CheckpointMetadata(TypedDict, total=False):
-    """How a checkpoint came about. Savers keep unknown keys too, and `alist` filters on all of them."""
+    """The origin of a checkpoint. Savers keep unknown keys too, and `alist` filters by all of them."""
 
     source: Literal["input", "loop", "update", "fork"]
     step: int
@@ -57,7 +57,7 @@ PendingWrite = tuple[str, str, Any]
 
 
 class DeltaBase(NamedTuple):
-    """The stored version of a list that a delta may stand on, and the bytes up to it."""
+    """The stored version of a list on which a delta may stand, and the bytes up to it."""
 
     version: str
     snapshot: str
@@ -66,10 +66,10 @@ class DeltaBase(NamedTuple):
 
 
 class CheckpointTuple(NamedTuple):
-    """A checkpoint with what belongs to it.
+    """A checkpoint with its metadata and pending writes.
 
-    Pending writes are ordered by `(task_path, task_id, idx)`. `delta_bases` says, by channel, what
-    the next deltas may stand on; a saver that stores no deltas leaves it out.
+    Pending writes are ordered by `(task_path, task_id, idx)`. `delta_bases` holds, by channel, the versions
+    on which the next deltas may stand; a saver that stores no deltas leaves it out.
     """
 
     config: dict[str, Any]
@@ -84,7 +84,7 @@ class CheckpointTuple(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """A checkpoint as stored. `versions` and `seen` are JSON; a channel without a row has no value."""
+    """A checkpoint as stored. `versions` and `seen` are JSON; a channel without a BlobRow has no value."""
 
     ns: str
     checkpoint_id: str
@@ -96,11 +96,11 @@ class CheckpointRow(NamedTuple):
 
 
 class BlobRow(NamedTuple):
-    """A channel's value at the version at which it took it; stored once, whoever refers to it.
+    """A channel's value at one version, stored once for all checkpoints that refer to it.
 
-    The whole value, a snapshot; or for lists a delta: the first `kept` elements of the value at
-    version `base`, and after them those in the payload. Versions grow along such a chain, so the
-    rows from `snapshot`, on which it stands, to `version` hold all of it (see `checkpoint.delta`).
+    It is a snapshot, the whole value; or, for lists, a delta: the first `kept` elements of the value at
+    version `base`, followed by those in the payload. Versions grow along such a chain, so the rows from
+    `snapshot`, at its bottom, to `version` hold all of it (see `checkpoint.delta`).
     """
 
     ns: str
@@ -113,9 +113,9 @@ class BlobRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """One write of a task, pending on the checkpoint that the task ran from.
+    """A write of a task, pending on the checkpoint that the task ran from.
 
-    The first row stored for `(task_id, idx)` stays, except that a negative idx (RESERVED_SLOTS) is
+    The first row that is stored for `(task_id, idx)` stays, but one with a negative idx (RESERVED_SLOTS) is
     overwritten.
     """
 
@@ -130,7 +130,7 @@ class WriteRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Proof of a claim: with it, a commit is accepted only while the run still owns the thread."""
+    """The proof of a claim: a commit that carries it is accepted only while its run holds the thread."""
 
     thread_id: str
     run_id: str
@@ -139,7 +139,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """How a run ended. `error` is text for people."""
+    """The end of a run. `error` is text for people."""
 
     status: RunStatus
     error: str | None = None
@@ -147,10 +147,10 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What is made durable together or not at all.
+    """Rows that are stored together or not at all.
 
     Attributes:
-        fence: None for a saver without leases.
+        fence: the proof that the run holds the thread; None for a saver without leases.
         last_id: the greatest checkpoint id that the run has drawn.
         end: given with the last commit of a run; it also releases the thread.
     """
@@ -169,15 +169,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """A run asks for its thread.
+    """The request of a run for its thread.
 
     Attributes:
         input: the run's input, encoded, so that a successor can start from it.
-        config: what a successor needs beside the input; JSON values only.
-        ns, checkpoint_id: which checkpoint to read in the same round trip; None is the newest.
-        successor_of: None for a new run. For a recovery: the epoch of the orphan. The claim then
-            succeeds only if the run still has that epoch and its lease has run out.
-        nonce: tells a claim that is sent again from another one with the same run id.
+        config: the options that a successor needs beside the input; JSON values only.
+        ns, checkpoint_id: the checkpoint to read in the same round trip; an id of None is the newest.
+        successor_of: None for a new run; for a recovery the epoch of the orphan. The claim then succeeds
+            only if the run still has that epoch and its lease has run out.
+        nonce: a token that tells a claim which is sent again from another one with the same run id.
     """
 
     thread_id: str
@@ -198,9 +198,9 @@ class Claim:
     """A granted claim.
 
     Attributes:
-        head: the checkpoint that was asked for, or None if there is no such.
+        head: the checkpoint that was asked for, or None if there is no such checkpoint.
         last_id: the greatest checkpoint id ever drawn on this thread.
-        attempt: 1 for a new run, one more with each recovery.
+        attempt: 1 for a new run, and one more with each recovery.
     """
 
     fence: Fence
@@ -214,7 +214,7 @@ class Orphan:
     """A run whose lease ran out before it ended.
 
     Attributes:
-        started: whether the run has stored a checkpoint of its own; if not, it starts from `input`.
+        started: True if the run has stored a checkpoint of its own; if not, it starts from `input`.
     """
 
     thread_id: str
@@ -233,46 +233,46 @@ class Orphan:
 
 
 class SerializerProtocol(ABC):
-    """Turns values into bytes and back: equal and of the same type, or refused when written."""
+    """A serializer: values come back equal and of the same type, or are refused when they are written."""
 
     format: int
-    """Stored beside each payload; tells a later reader how to read it."""
+    """The number that is stored beside each payload, by which a later reader knows its format."""
 
     @abstractmethod
     def dumps(self, value: Any) -> bytes:
-        """Encode. Raises UnserializableValueError, naming the place in the value, its type, the remedy."""
+        """Encode a value. Raises UnserializableValueError, naming the place in it, its type, the remedy."""
 
     @abstractmethod
     def loads(self, payload: bytes) -> Any:
-        """Decode. Raises InvalidPayloadError. Imports and calls nothing because a payload says so."""
+        """Decode a payload; import and call nothing because it says so. Raises InvalidPayloadError."""
 
 
 class BaseCheckpointSaver(ABC):
-    """Keeps checkpoints, channel values and pending writes of threads.
+    """A store of checkpoints, channel values and pending writes.
 
-    Configs address a checkpoint by `configurable`: `thread_id`, `checkpoint_ns` (default ""),
+    A config addresses a checkpoint by its `configurable`: `thread_id`, `checkpoint_ns` (default ""),
     `checkpoint_id` (default: the newest).
     """
 
     serde: SerializerProtocol
 
     home: Any = None
-    """The event loop that the saver lives on, where calls that come from elsewhere are made; None: any."""
+    """The event loop on which all calls of the saver are made; None if any will do."""
 
     stores_deltas: bool = False
-    """Whether `acommit` takes BlobRows that are deltas, and readers get `delta_bases`."""
+    """True if `acommit` takes BlobRows that are deltas, and readers get `delta_bases`."""
 
     @abstractmethod
     async def acommit(self, commit: Commit) -> None:
-        """Make a commit durable.
+        """Store a commit. It may be repeated after a lost connection.
 
-        Safe to repeat after a lost connection. Raises StaleRunError if the fence no longer holds,
-        SaverUnavailableError or SaverTimeoutError if it cannot be known to have been stored.
+        Raises StaleRunError if the fence no longer holds, SaverUnavailableError or SaverTimeoutError if it is
+        not known whether the commit was stored.
         """
 
     @abstractmethod
     async def aget_tuple(self, config: Mapping[str, Any]) -> CheckpointTuple | None:
-        """The addressed checkpoint; None if there is no such."""
+        """Read the addressed checkpoint; return None if there is no such checkpoint."""
 
     @abstractmethod
     def alist(
@@ -283,13 +283,13 @@ class BaseCheckpointSaver(ABC):
         before: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints, newest first.
+        """Yield checkpoints, newest first.
 
         Args:
-            config: None lists all threads; without `checkpoint_ns` all namespaces of the thread.
+            config: None for those of all threads; without `checkpoint_ns`, those of all namespaces.
             filter: metadata that must be equal, key by key.
-            before: only checkpoints with an id smaller than this config's.
-            limit: at most so many.
+            before: a config; only checkpoints with smaller ids than its checkpoint's are listed.
+            limit: how many to list at most.
         """
 
     @abstractmethod
@@ -300,9 +300,9 @@ class BaseCheckpointSaver(ABC):
         metadata: CheckpointMetadata,
         new_versions: Mapping[str, str],
     ) -> dict[str, Any]:
-        """Store one decoded checkpoint, its parent being the config's; returns the config of it.
+        """Store a decoded checkpoint, whose parent is the config's, and return its config.
 
-        Only the values of channels in `new_versions` are stored; the others are found by version.
+        Only the values of channels in `new_versions` are stored; the others are found by their versions.
         """
 
     @abstractmethod
@@ -313,7 +313,7 @@ class BaseCheckpointSaver(ABC):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store decoded writes of one task, pending on the config's checkpoint (see WriteRow)."""
+        """Store decoded writes of a task, pending on the config's checkpoint (see WriteRow)."""
 
     @abstractmethod
     async def adelete_thread(self, thread_id: str) -> None:
@@ -331,47 +331,47 @@ class BaseCheckpointSaver(ABC):
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: Literal["keep_latest", "delete"] = "keep_latest"
     ) -> None:
-        """Keep of each thread only the newest checkpoint of every namespace, or nothing at all."""
+        """Delete all but the newest checkpoint of every namespace of each thread, or everything."""
 
 
 class LeasedSaver(BaseCheckpointSaver):
     """A saver that keeps two live runs of a thread apart."""
 
     lease_seconds: float = 30.0
-    """How long a claim lasts without renewal, by the store's clock."""
+    """The duration of a claim that is not renewed, by the store's clock."""
 
     renew_seconds: float = 10.0
-    """How often it is renewed."""
+    """The time between renewals."""
 
     stop_seconds: float = 20.0
-    """A run that could not be renewed for this long stops by itself, by a monotonic clock."""
+    """The time without renewal after which a run stops by itself, by a monotonic clock."""
 
     @abstractmethod
     async def aclaim(self, request: ClaimRequest) -> Claim:
-        """Record the run and take its thread, reading the head in the same round trip.
+        """Record the run, take its thread, and read the head, in one round trip.
 
-        The same request, repeated while its run holds the thread, is answered with the same epoch.
-        Raises ThreadBusyError, saying which run holds the thread and since when.
+        A request that is repeated while its run holds the thread is answered with the same epoch. Raises
+        ThreadBusyError, naming the run that holds the thread and the time since when.
         """
 
     @abstractmethod
     async def arenew(self, fence: Fence) -> None:
-        """Make the claim last `lease_seconds` from now. Raises StaleRunError if it is lost.
+        """Let the claim last `lease_seconds` from now. Raises StaleRunError if it is lost.
 
-        Renews every live claim made through this saver in the same statement; a call that comes
-        soon after another's answer uses that answer.
+        All live claims that were made through this saver may be renewed with it; a call that comes soon after
+        another uses the answer of that.
         """
 
     @abstractmethod
     async def arelease(self, fence: Fence, end: RunEnd) -> None:
-        """End the run and give the thread back. A claim that is lost already is left alone."""
+        """End the run and release the thread. If the claim is lost, do nothing."""
 
     @abstractmethod
     def forget(self, fence: Fence) -> None:
-        """This process no longer keeps the claim: if it was not released, it runs out by itself."""
+        """Keep the claim no longer in this process. If it was not released, it runs out by itself."""
 
     @abstractmethod
     async def aorphans(
         self, *, graph: str | None = None, thread_id: str | None = None, limit: int = 100
     ) -> list[Orphan]:
-        """Runs whose lease has run out, oldest first; of one graph, of one thread."""
+        """List the runs whose lease has run out, oldest first; of one graph, of one thread."""

@@ -1,15 +1,17 @@
-"""Lists that grow are stored as what changed: a delta on the version before, and now and then a snapshot.
+"""Deltas: lists stored as changes to the version before, with a snapshot now and then.
 
-What is *kept* of the list that was stored last is not stored again. Two ways to tell:
+The elements at the beginning of the last stored list that are *kept* are not stored again. There are two
+ways to find them:
 
-- Where the reducer only appends (`operator.add`), elements that are the same objects in the same
-  place are kept, unless a write of this superstep carried them: what a node returns, it may have
-  changed in place. This costs next to nothing.
-- Any other reducer may change elements that it was not given by a write, as one does that merges
-  messages by id. Every element is encoded, and those whose bytes are the same are kept.
+- If the reducer only appends (`operator.add`), an element is kept if it is the same object in the same
+  place, and no write of this superstep carried it: a node may have changed in place what it returns. This
+  costs next to nothing.
+- Any other reducer may change elements that no write carried, as one does that merges messages by id. So
+  every element is encoded, and those with equal bytes are kept.
 
-A snapshot is due when the deltas on the last one would outweigh it (and MINIMUM bytes), so snapshots
-double: all of it stays within three times the payload, and a reader fetches at most twice the value.
+A snapshot is stored when the deltas on the last one would outweigh it (and MINIMUM bytes). So snapshots
+double in size, the whole chain stays within three times the payload, and a reader fetches at most twice
+the value.
 """
 
 from __future__ import annotations
@@ -25,16 +27,16 @@ from perdure.constants import MISSING
 from perdure.errors import InvalidPayloadError, UnserializableValueError
 
 MINIMUM: Final = 16 * 1024
-"""Bytes of deltas that are never worth a snapshot."""
+"""The bytes of deltas up to which no snapshot is stored."""
 
 _IMMUTABLE: Final = frozenset({str, int, float, bool, type(None), bytes})
 
 
 class Record(NamedTuple):
-    """What of a list was stored last.
+    """A list as it was stored last.
 
     Attributes:
-        marks: what its elements are recognised by: the objects themselves, or their encodings.
+        marks: its elements as they are compared: the objects themselves, or their encodings.
     """
 
     base: DeltaBase
@@ -42,7 +44,7 @@ class Record(NamedTuple):
 
 
 def carried_by(writes: Iterable[tuple[str, Any]], keys: frozenset[str]) -> dict[str, set[int]]:
-    """By key, the identities of the objects that these writes carry and that could have been changed."""
+    """Return, by key, the ids of the mutable objects that these writes carry."""
     carried: dict[str, set[int]] = {}
     for key, value in writes:
         if key in keys:
@@ -56,7 +58,7 @@ def carried_by(writes: Iterable[tuple[str, Any]], keys: frozenset[str]) -> dict[
 
 
 def marks_of(serde: SerializerProtocol, value: list[Any], *, by_identity: bool) -> list[Any]:
-    """What the elements of a list are recognised by in the next version of it."""
+    """Return the elements of a list as they are compared with those of the next version."""
     return value.copy() if by_identity else [serde.dumps(element) for element in value]
 
 
@@ -67,10 +69,10 @@ def encode_list(
     record: Record | None,
     carried: set[int] | None,
 ) -> tuple[BlobRow, Record]:
-    """The row that stores `value` at `place` (ns, channel, version), and the record of it.
+    """Return the row that stores `value` at `place` (ns, channel, version), and the record of it.
 
     Args:
-        carried: the identities of objects not to be taken for unchanged; None to compare encodings.
+        carried: the ids of objects that may have changed; None to compare encodings instead of objects.
     """
     version = place[2]
     try:
@@ -91,7 +93,7 @@ def encode_list(
 
 
 def _kept(old: list[Any], new: list[Any], carried: set[int] | None) -> int:
-    """How many leading elements of `new` need not be stored again."""
+    """Return the number of leading elements of `new` that need not be stored again."""
     differs = ne if carried is None else is_not
     kept = next(compress(count(), map(differs, old, new)), min(len(old), len(new)))
     if carried is None or carried.isdisjoint(map(id, new[:kept])):
@@ -102,7 +104,7 @@ def _kept(old: list[Any], new: list[Any], carried: set[int] | None) -> int:
 def rebuild(
     channel: str, version: str, rows: Mapping[str, BlobRow], decode: Callable[[bytes], Any]
 ) -> tuple[Any, DeltaBase | None]:
-    """The value at `version`, from the rows of its channel by version; and what a delta may stand on.
+    """Return the value at `version`, and the base of a next delta, from the channel's rows by version.
 
     Raises InvalidPayloadError if a row that the value stands on is missing.
     """
@@ -111,7 +113,8 @@ def rebuild(
         if base not in rows:
             raise InvalidPayloadError(
                 f"State key {channel!r} at version {version} stands on version {base}, which is not stored. "
-                "Rows of this thread were deleted by something other than the saver."
+                "Rows of this thread were deleted by something other than the saver: restore them, or use "
+                "another thread."
             )
         chain.append(rows[base])
     snapshot = chain.pop()

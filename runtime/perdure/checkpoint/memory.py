@@ -1,4 +1,4 @@
-"""The in-process saver: exact as a durable one, gone with the process."""
+"""The in-process saver: as exact as a durable one, and gone with the process."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from perdure.clock import SYSTEM_CLOCK, Clock
 
 
 class InMemorySaver(LeasedSaver):
-    """Keeps threads in this process.
+    """A saver that keeps threads in this process.
 
-    It encodes what it keeps as a durable saver does: values that come back are copies, and what could
-    not be stored is refused here too. It may be used from several event loops at once.
+    It encodes values as a durable saver does, so values that come back are copies, and a value that could
+    not be stored is refused here, too. It may be used from several event loops at once.
     """
 
     stores_deltas = True
@@ -65,7 +65,7 @@ class InMemorySaver(LeasedSaver):
             self._threads[commit.thread_id] = thread
 
     def _thread(self, thread_id: str) -> Thread:
-        """The thread, or a new one that is kept only once something is stored in it."""
+        """Return the thread, or a new one that is kept only once something is stored in it."""
         return self._threads.get(thread_id) or Thread(thread_id)
 
     async def aget_tuple(self, config: Mapping[str, Any]) -> CheckpointTuple | None:
@@ -202,7 +202,7 @@ class InMemorySaver(LeasedSaver):
             self._thread(fence.thread_id).end(fence, end)
 
     def forget(self, fence: Fence) -> None:
-        """Nothing to do: a claim is renewed by its own run alone."""
+        """Do nothing: a claim is renewed by its own run alone."""
 
     async def aorphans(
         self, *, graph: str | None = None, thread_id: str | None = None, limit: int = 100

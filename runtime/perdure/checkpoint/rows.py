@@ -1,4 +1,4 @@
-"""Between rows and views: what every saver does alike. Pure functions, no I/O."""
+"""Rows to views, and views to rows, as every saver needs them: pure functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class Address(NamedTuple):
-    """What a config says about which checkpoint is meant; None where it says nothing."""
+    """The address of a checkpoint in a config; None for a part that the config does not name."""
 
     thread_id: str
     ns: str | None
@@ -41,24 +41,24 @@ class Address(NamedTuple):
 
 
 def address_of(config: Mapping[str, Any]) -> Address:
-    """The address in a config. Raises MissingThreadError if it names no thread."""
+    """Return the address in a config. Raises MissingThreadError if it names no thread."""
     configurable = config.get("configurable") or {}
     thread_id = configurable.get("thread_id")
     if thread_id is None:
         raise MissingThreadError(
-            'The config names no thread: pass {"configurable": {"thread_id": "..."}}, the same id each time '
-            "the thread is meant."
+            'The config names no thread. Pass {"configurable": {"thread_id": "..."}}, with the same id for '
+            "all calls on a thread."
         )
     return Address(str(thread_id), configurable.get("checkpoint_ns"), checkpoint_id_of(config))
 
 
 def checkpoint_id_of(config: Mapping[str, Any]) -> str | None:
-    """The checkpoint that a config names, if it names one."""
+    """Return the id of the checkpoint that a config names, or None."""
     return (config.get("configurable") or {}).get("checkpoint_id") or None
 
 
 def config_of(thread_id: str, ns: str, checkpoint_id: str) -> dict[str, Any]:
-    """The config that addresses exactly this checkpoint."""
+    """Return the config that addresses exactly this checkpoint."""
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
@@ -82,9 +82,10 @@ def decode_value(serde: SerializerProtocol, key: str, payload: bytes) -> Any:
 
 
 def encode_metadata(metadata: Mapping[str, Any], what: str = "Metadata") -> bytes:
-    """Metadata as JSON text that a `jsonb` column gives back equal; `what` is what errors call it.
+    """Encode metadata as JSON text that a `jsonb` column gives back equal; errors call it `what`.
 
-    Raises UnserializableValueError for what JSON cannot say, and for NUL, which `jsonb` cannot hold.
+    Raises UnserializableValueError for values that JSON does not have, and for NUL, which `jsonb` cannot
+    hold.
     """
     plain = metadata if type(metadata) is dict else dict(metadata)
     payload = _json_text(plain)
@@ -107,12 +108,12 @@ def _json_text(value: Any) -> bytes | None:
 
 
 def metadata_matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether metadata has every wanted key with an equal value, as JSON understands equal."""
+    """Return True if metadata has every wanted key with an equal value, as JSON understands equality."""
     return all(key in metadata and _equal_json(metadata[key], value) for key, value in wanted.items())
 
 
 def _equal_json(left: Any, right: Any) -> bool:
-    """`==`, except that true is not 1."""
+    """Compare like `==`, except that true is not 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -132,7 +133,7 @@ def commit_of_checkpoint(
     metadata: CheckpointMetadata,
     new_versions: Mapping[str, str],
 ) -> Commit:
-    """What `aput` stores. Versions may be any strings."""
+    """Return the commit that `aput` makes. Versions may be any strings."""
     address = address_of(config)
     ns, values = address.ns or "", checkpoint["channel_values"]
     row = CheckpointRow(
@@ -156,8 +157,8 @@ def _text_versions(versions: Mapping[str, str]) -> dict[str, str]:
     for channel, version in versions.items():
         if not isinstance(version, str):
             raise UnserializableValueError(
-                f"Channel {channel!r} has version {version!r} of type {type(version).__name__}; versions are "
-                "strings that grow, such as perdure.ids.make_version makes."
+                f"Channel {channel!r} has version {version!r} of type {type(version).__name__}. Versions "
+                "must be strings that grow, such as those of perdure.ids.make_version."
             )
     return dict(versions)
 
@@ -169,12 +170,15 @@ def commit_of_writes(
     task_id: str,
     task_path: str = "",
 ) -> Commit:
-    """What `aput_writes` stores: a control write in its reserved slot, any other at its place in the list."""
+    """Return the commit that `aput_writes` makes.
+
+    A control write gets its reserved slot, any other write its place in the list.
+    """
     address = address_of(config)
     if address.checkpoint_id is None:
         raise MissingThreadError(
-            "Writes are pending on a checkpoint: the config must name it, as the one that aput returned does "
-            '({"configurable": {"thread_id": ..., "checkpoint_ns": ..., "checkpoint_id": ...}}).'
+            "The config names no checkpoint for the writes to be pending on. Pass the config that aput "
+            'returned: {"configurable": {"thread_id": ..., "checkpoint_ns": ..., "checkpoint_id": ...}}.'
         )
     place = (address.ns or "", address.checkpoint_id, task_id, task_path)
     rows = [
@@ -185,7 +189,7 @@ def commit_of_writes(
 
 
 def settled_writes(writes: Iterable[WriteRow]) -> list[WriteRow]:
-    """What is left of writes that are stored one after the other: one for each place (see WriteRow)."""
+    """Return the writes that remain if these are stored in order: one for each place (see WriteRow)."""
     settled: dict[tuple[str, str, str, int], WriteRow] = {}
     for row in writes:
         place = (row.ns, row.checkpoint_id, row.task_id, row.idx)
@@ -206,11 +210,11 @@ def build_tuple(
     blobs: Mapping[str, Mapping[str, BlobRow]],
     writes: Iterable[WriteRow],
 ) -> CheckpointTuple:
-    """The view of a checkpoint.
+    """Build the view of a checkpoint.
 
     Args:
-        blobs: by channel and version, of the row's namespace; more than it refers to do no harm.
-        writes: those pending on it, in any order.
+        blobs: rows of its namespace by channel and version, with all that it refers to, or more.
+        writes: rows that are pending on it, in any order.
     """
     versions: dict[str, str] = orjson.loads(row.versions)
     values: dict[str, Any] = {}
@@ -254,7 +258,7 @@ def _write_order(write: WriteRow) -> tuple[str, str, int]:
 
 
 def require_ids(ids: Iterable[str], name: str) -> frozenset[str]:
-    """Several ids. Raises TypeError for one string, which would be taken for many ids of one letter."""
+    """Return ids as a set. Raises TypeError for one string, which is a sequence of letters, too."""
     if isinstance(ids, str):
-        raise TypeError(f"{name} is a sequence of ids, not the one string {ids!r}: pass [{ids!r}].")
+        raise TypeError(f"{name} must be a sequence of ids, not the one string {ids!r}. Pass [{ids!r}].")
     return frozenset(ids)

@@ -1,4 +1,4 @@
-"""What the in-process saver keeps of one thread in one namespace."""
+"""Shelves: the rows of one namespace of a thread, as the in-process saver keeps them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ Writer = tuple[str, int]
 
 
 class Stored(NamedTuple):
-    """A checkpoint row with its metadata encoded; what the row's own `metadata` refers to is not read."""
+    """A checkpoint row with its metadata encoded; `metadata` of the row itself is not read."""
 
     row: CheckpointRow
     metadata: bytes
     writer: Writer | None
 
     def opened(self) -> CheckpointRow:
-        """The row with a copy of its metadata."""
+        """Return the row with a copy of its metadata."""
         return self.row._replace(metadata=orjson.loads(self.metadata))
 
 
 class Shelf:
-    """Checkpoints, values and pending writes of one namespace of a thread.
+    """The checkpoints, values and pending writes of one namespace of a thread.
 
-    Readers may hold on to a shelf: rows are added to it, and never taken from it. What deletes makes
-    a new one.
+    Readers may keep a shelf: rows are added to it, and never removed. A deletion makes a new shelf.
 
     Attributes:
         blobs: rows by channel and version.
@@ -46,6 +45,7 @@ class Shelf:
         self.newest = ""
 
     def add_checkpoint(self, stored: Stored) -> None:
+        """Add a checkpoint, or replace the one with its id."""
         checkpoint_id = stored.row.checkpoint_id
         self.checkpoints[checkpoint_id] = stored
         if checkpoint_id > self.newest:
@@ -67,17 +67,17 @@ class Shelf:
         return list(self.writes.get(checkpoint_id, {}).values())
 
     def holds_checkpoint(self, row: CheckpointRow, writer: Writer) -> bool:
-        """Whether this run stored it, under this epoch."""
+        """Return True if this run stored the checkpoint, under this epoch."""
         stored = self.checkpoints.get(row.checkpoint_id)
         return stored is not None and stored.writer == writer
 
     def holds_write(self, row: WriteRow) -> bool:
-        """Whether it was stored, or its place was taken and would not be given to it."""
+        """Return True if the write was stored, or another write has its place and would keep it."""
         held = self.writes.get(row.checkpoint_id, {}).get((row.task_id, row.idx))
         return held is not None and (row.idx >= 0 or held == row)
 
     def without(self, checkpoint_ids: Collection[str]) -> Shelf:
-        """This shelf less these checkpoints, the writes pending on them, and values that only they had."""
+        """Return a shelf without these checkpoints, their pending writes, and values that only they had."""
         shelf = Shelf()
         for checkpoint_id, stored in self.checkpoints.items():
             if checkpoint_id not in checkpoint_ids:
@@ -93,7 +93,7 @@ class Shelf:
         return shelf
 
     def _copy_chain(self, shelf: Shelf, channel: str, version: str | None) -> None:
-        """Copy a value, and the values that it stands on."""
+        """Copy a value, and those that it stands on."""
         rows = self.blobs.get(channel, {})
         while version is not None and version in rows:
             row = rows[version]
@@ -101,14 +101,14 @@ class Shelf:
             version = row.base
 
     def pruned(self) -> Shelf:
-        """The newest checkpoint alone; it no longer names a parent."""
+        """Return a shelf with the newest checkpoint alone, which no longer names a parent."""
         shelf = self.without((self.checkpoints.keys() | self.writes.keys()) - {self.newest})
         if newest := shelf.checkpoints.get(self.newest):
             shelf.add_checkpoint(newest._replace(row=newest.row._replace(parent_id=None)))
         return shelf
 
     def named_by(self, run_ids: Collection[str]) -> set[str]:
-        """The checkpoints whose metadata names one of these runs."""
+        """Return the ids of the checkpoints whose metadata names one of these runs."""
         return {
             checkpoint_id
             for checkpoint_id, stored in self.checkpoints.items()
@@ -116,7 +116,7 @@ class Shelf:
         }
 
     def copy_from(self, other: Shelf) -> None:
-        """Add what `other` has and this one has not."""
+        """Add the rows of `other` that this shelf does not have."""
         self._add_missing(other.checkpoints.values())
         for channel, rows in other.blobs.items():
             self.blobs[channel] = rows | self.blobs.get(channel, {})

@@ -1,4 +1,4 @@
-"""A thread as the in-process saver keeps it: its shelves, and the run that may write to them."""
+"""Threads as the in-process saver keeps them: shelves, and the run that may write to them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Holder:
     """The run that holds a thread.
 
     Attributes:
-        request: what it was first claimed with.
+        request: the request with which it was first claimed.
         config: the request's config, encoded.
-        since: when it took the thread, for people.
-        expires: when its lease runs out, by the monotonic clock.
-        started: whether it has stored a checkpoint in the namespace it was claimed for.
+        since: the time when it took the thread, for people.
+        expires: the time when its lease runs out, by the monotonic clock.
+        started: True if it has stored a checkpoint in the namespace that it was claimed for.
     """
 
     request: ClaimRequest
@@ -34,6 +34,7 @@ class Holder:
     started: bool = False
 
     def orphan(self) -> Orphan:
+        """Return the run as an orphan."""
         request = self.request
         return Orphan(
             thread_id=request.thread_id,
@@ -50,12 +51,12 @@ class Holder:
 
 
 class Thread:
-    """Shelves by namespace, and the fence before them.
+    """The shelves of a thread by namespace, and the fence before them.
 
     Attributes:
         epoch: of the last claim that was granted.
         last_id: the greatest checkpoint id ever drawn.
-        ends: how runs ended, and under which epoch.
+        ends: the ends of runs, each with its epoch, by run id.
     """
 
     __slots__ = ("ends", "epoch", "holder", "last_id", "shelves", "thread_id")
@@ -71,7 +72,7 @@ class Thread:
     # Claims
 
     def claim(self, request: ClaimRequest, config: bytes, now: float, expires: float, since: str) -> Holder:
-        """Give the thread to a run. Raises ThreadBusyError; for a successor StaleRunError too."""
+        """Give the thread to a run. Raises ThreadBusyError; for a successor, StaleRunError too."""
         if request.successor_of is None:
             holder = self._take(request, config, now, expires, since)
         else:
@@ -81,10 +82,10 @@ class Thread:
         return holder
 
     def _take(self, request: ClaimRequest, config: bytes, now: float, expires: float, since: str) -> Holder:
-        """The hold of a new run, or the one it has if its claim is repeated.
+        """Return the holder for a new run, or the present one if the run's claim is repeated.
 
-        Only a first attempt can be repeating its claim: from the second on the run belongs to who
-        recovered it, and the process that claimed it first must not be let in again.
+        Only the claim of a first attempt can be repeated. From the second attempt on, the run belongs to the
+        process that recovered it, and the one that claimed it first must not be let in again.
         """
         holder = self.holder
         if holder is not None and holder.request.nonce == request.nonce and holder.attempt == 1:
@@ -100,7 +101,8 @@ class Thread:
         if holder is None or holder.fence != orphan:
             raise StaleRunError(
                 f"Run {request.run_id!r} of thread {self.thread_id!r} is no longer an orphan of epoch "
-                f"{epoch}: it has ended, or somebody has recovered it or taken its thread. Leave it alone."
+                f"{epoch}: it has ended, or another process has recovered it or taken its thread. Leave it "
+                "alone."
             )
         holder.fence = replace(orphan, epoch=self.epoch + 1)
         holder.attempt += 1
@@ -111,9 +113,9 @@ class Thread:
         holder = self.holder
         if holder is not None and holder.expires > now:
             raise ThreadBusyError(
-                f"Thread {self.thread_id!r} is held by run {holder.fence.run_id!r} since {holder.since}: one "
-                "run at a time writes to a thread. Wait for it to end, or use another thread. If nobody "
-                "works on it any more, its lease runs out by itself, and then recover(graph) continues it."
+                f"Thread {self.thread_id!r} is held by run {holder.fence.run_id!r} since {holder.since}. "
+                "Wait for that run to end, or use another thread. If it no longer works, its lease runs out "
+                "by itself, and then recover(graph) continues it."
             )
 
     def renew(self, fence: Fence, expires: float) -> None:
@@ -128,16 +130,16 @@ class Thread:
             self.holder = None
 
     def stale(self, fence: Fence) -> StaleRunError:
-        """What is told to a run that has lost the thread."""
+        """Return the error for a run that has lost the thread."""
         if self.holder is not None:
-            what = f"run {self.holder.fence.run_id!r} took it at {self.holder.since}"
+            cause = f"run {self.holder.fence.run_id!r} took it at {self.holder.since}"
         elif self.epoch == 0:
-            what = "there is no such thread, or it was deleted"
+            cause = "there is no such thread, or it was deleted"
         else:
-            what = "it has been given back"
+            cause = "it has been given back"
         return StaleRunError(
-            f"Run {fence.run_id!r} does not hold thread {self.thread_id!r} (epoch {fence.epoch}): {what}. "
-            "Nothing of this was stored; read the thread's state and start a new run from it."
+            f"Run {fence.run_id!r} does not hold thread {self.thread_id!r} (epoch {fence.epoch}): {cause}. "
+            "Nothing of this was stored. Read the thread's state, and start a new run from it."
         )
 
     # Commits
@@ -172,10 +174,10 @@ class Thread:
         self.draw(commit.last_id)
 
     def _has_stored(self, commit: Commit, fence: Fence) -> bool:
-        """Whether all of this commit was stored before the run lost the thread.
+        """Return True if all of this commit was stored before the run lost the thread.
 
-        A checkpoint or the end must prove that it was this run, under this epoch. The writes must be
-        there too: what is sent again may be an earlier commit with more behind it. (Values come with
+        A checkpoint or the end must prove that this run stored it, under this epoch. The writes must be
+        there, too: an earlier commit may be sent again together with later ones. (Values are stored with
         the checkpoint that took them.)
         """
         if not commit.checkpoints and commit.end is None:
@@ -188,6 +190,6 @@ class Thread:
         ) and all(row.ns in shelves and shelves[row.ns].holds_write(row) for row in commit.writes)
 
     def draw(self, checkpoint_id: str | None) -> None:
-        """Take note that this id was drawn."""
+        """Note that this id was drawn."""
         if checkpoint_id is not None and (self.last_id is None or checkpoint_id > self.last_id):
             self.last_id = checkpoint_id

@@ -57,9 +57,9 @@ async def test_a_busy_thread_says_who_holds_it_since_when_and_what_to_do(
     with pytest.raises(ThreadBusyError) as caught:
         await saver.aclaim(request("t", "second"))
     assert str(caught.value) == (
-        "Thread 't' is held by run 'first' since 2025-01-02T03:04:05+00:00: one run at a time writes to a "
-        "thread. Wait for it to end, or use another thread. If nobody works on it any more, its lease runs "
-        "out by itself, and then recover(graph) continues it."
+        "Thread 't' is held by run 'first' since 2025-01-02T03:04:05+00:00. Wait for that run to end, or "
+        "use another thread. If it no longer works, its lease runs out by itself, and then recover(graph) "
+        "continues it."
     )
 
 

@@ -325,5 +325,5 @@ def test_what_is_put_is_what_is_read() -> None:
 
 def test_one_string_is_not_several_ids() -> None:
     assert require_ids(["a", "b", "a"], "run_ids") == {"a", "b"}
-    with pytest.raises(TypeError, match=r"^run_ids is a sequence of ids, .* pass \['ab'\]"):
+    with pytest.raises(TypeError, match=r"^run_ids must be a sequence of ids, .* Pass \['ab'\]"):
         require_ids("ab", "run_ids")

@@ -1,4 +1,4 @@
-"""Serializers: how values become bytes and come back equal and of the same type."""
+"""Serializers: values become bytes, and come back equal and of the same type."""
 
 from perdure.checkpoint.serde.json import JsonSerializer
 

@@ -1,4 +1,4 @@
-"""Format 1: JSON text, with tags for what JSON cannot say."""
+"""Format 1: JSON text, with tags for values that JSON does not have."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _JSON: Final = _SCALARS | {list, dict}
 
 
 class JsonSerializer(SerializerProtocol):
-    """JSON text that Postgres reads as it is: `convert_from(payload, 'utf8')::json`.
+    """A serializer to JSON text, which Postgres reads by `convert_from(payload, 'utf8')::json`.
 
-    Values made of JSON's own types, exactly those, are handed to orjson after a look at the types in
-    them. Whatever else can be stored is rewritten first (see `tags`); the rest is refused. The
-    message of a refusal names the place inside the value; who knows the state key puts it in front.
+    A value made of exactly JSON's own types is handed to orjson once its types have been checked. Other
+    values are rewritten first (see `tags`), or refused. The message of a refusal names the place inside the
+    value; the caller, which knows the state key, puts that in front.
     """
 
     format = 1
@@ -55,10 +55,10 @@ class JsonSerializer(SerializerProtocol):
 
 
 def exact_json(value: Any) -> bytes | None:
-    """`value` as JSON text; None if it holds anything that would not come back as it is.
+    """Return `value` as JSON text, or None if a part of it would not come back as it is.
 
     orjson itself refuses keys that are not exactly str, lone surrogates, integers beyond 64 bits and
-    what is nested more than MAX_LEVELS deep.
+    nesting of more than MAX_LEVELS.
     """
     if not _has_json_values(value):
         return None
@@ -69,9 +69,9 @@ def exact_json(value: Any) -> bytes | None:
 
 
 def _has_json_values(value: Any) -> bool:
-    """Whether all values are of JSON's own types, exactly those, and the floats finite.
+    """Return True if all values are of exactly JSON's own types, and the floats finite.
 
-    Looks at one level of nesting after the other, so that C does the looping: 40 us for 200 messages.
+    One level of nesting is checked after the other, so that C does the looping: 40 us for 200 messages.
     """
     kind = type(value)
     if kind is dict:
@@ -88,7 +88,7 @@ def _has_json_values(value: Any) -> bool:
             return False
         if float in kinds:
             floats = items if len(kinds) == 1 else [item for item in items if type(item) is float]
-            if not (isfinite(sum(floats)) or all(map(isfinite, floats))):  # the sum is the faster look
+            if not (isfinite(sum(floats)) or all(map(isfinite, floats))):  # the sum is the faster check
                 return False
         lists = _only(list, items) if list in kinds else ()
         dicts = _only(dict, items) if dict in kinds else ()
@@ -97,9 +97,9 @@ def _has_json_values(value: Any) -> bool:
 
 
 def _only(kind: type, items: Collection[Any]) -> Collection[Any]:
-    """The items of that type; where there are many, each object once.
+    """Return the items of that type; if they are many, each object once.
 
-    Without that, a list that contains itself twice would double with every level.
+    Otherwise the items of a list that contains itself twice would double with every level.
     """
     found = [item for item in items if type(item) is kind]
     return found if len(found) < _MANY else {id(item): item for item in found}.values()

@@ -1,4 +1,4 @@
-"""What is said of a value that cannot be stored: where it is, what it is, what to store instead."""
+"""Refusals of values that cannot be stored: their place, their type, and what to store instead."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _INSTEAD: Final[dict[type, str]] = {
 
 
 class RefusedError(Exception):
-    """A value that cannot be stored.
+    """The refusal of a value that cannot be stored.
 
-    Raised at the value, with its depth unknown; each container it passes on the way out adds a step
-    to the path and itself to the containers passed.
+    It is raised at the value, with its depth unknown. Each container that it passes on the way out adds a
+    step to the path, and itself to the containers passed.
 
     Attributes:
-        reason: what is wrong with the value: a clause whose subject is the value.
-        remedy: what to do about it: an imperative.
+        reason: a clause that says what is wrong with the value, which is its subject.
+        remedy: an imperative that says what to do about it.
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -72,7 +72,7 @@ def index_step(index: int) -> str:
 
 
 def key_step(key: Any) -> str:
-    """The step to the value under `key`; strings in double quotes, long keys cut."""
+    """Return the step to the value under `key`; strings in double quotes, long keys cut."""
     try:
         text = '"' + repr(key)[1:-1] + '"' if type(key) is str and '"' not in key else repr(key)
     except ValueError:  # an int with more digits than Python prints
@@ -85,7 +85,7 @@ def type_name(kind: type) -> str:
 
 
 def unknown_type(value: Any, stored: frozenset[type]) -> RefusedError:
-    """The refusal of a value of a type that is not in `stored`."""
+    """Return the refusal of a value of a type that is not in `stored`."""
     reason = f"has type {type_name(type(value))}, which would not come back as it is"
     return RefusedError(reason, _remedy(value, stored))
 

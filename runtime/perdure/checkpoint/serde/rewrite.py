@@ -1,4 +1,4 @@
-"""Between values and JSON: tags put in, tags taken out. Pure recursion, one function per shape."""
+"""Values to JSON and back: tags are put in and taken out, by pure recursion."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TOO_DEEP: Final = partial(
 )
 
 _MALFORMED: Final = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError, OSError)
-"""What the readers of payloads raise for one that no writer here made."""
+"""The errors of readers for a payload that no writer here made."""
 
 
 # Writing
 
 
 def rewritten(value: Any, levels: int = MAX_LEVELS) -> Any:
-    """`value` in JSON's own types, with tags; `levels` is how deep it may nest. Raises RefusedError."""
+    """Return `value` in JSON's own types, with tags, nested at most `levels` deep. Raises RefusedError."""
     kind = type(value)
     if kind is str:
         return value if _is_unicode(value) else _tagged(tags.STR, value, levels)
@@ -59,7 +59,7 @@ def _tagged(tag: tags.Tag, value: Any, levels: int) -> dict[str, Any]:
 
 
 def _written(container: Any, items: Iterable[Any], levels: int, step: Callable[[int], str]) -> list[Any]:
-    """The items of `container`, rewritten; `step` names the place of the item with that number."""
+    """Return the items of `container`, rewritten; `step` names the place of the item with a number."""
     if levels < 1:
         raise _TOO_DEEP()
     result: list[Any] = []
@@ -84,7 +84,7 @@ def _written_dict(value: dict[Any, Any], levels: int) -> dict[str, Any]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether UTF-8 can say it: lone surrogates it cannot."""
+    """Return True if the text has an encoding in UTF-8: lone surrogates have none."""
     if text.isascii():
         return True
     try:
@@ -98,7 +98,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def rebuilt(node: Any) -> Any:
-    """The value that `node`, as orjson read it, stands for; lists and dicts in it are reused."""
+    """Return the value of `node`, as orjson read it; lists and dicts in it are reused."""
     if type(node) is list:
         for index, item in enumerate(node):
             if type(item) is list or type(item) is dict:
@@ -121,7 +121,7 @@ def _untagged(node: dict[str, Any]) -> Any:
     if reader is None:
         raise InvalidPayloadError(
             f"A stored value carries the tag {name!r:.100}, which this version of Perdure does not know; "
-            "nothing is imported or called because of it"
+            "use the version that wrote it (nothing is imported or called because of a tag)"
         )
     payload = rebuilt(payload)
     try:

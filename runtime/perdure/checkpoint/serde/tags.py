@@ -1,9 +1,9 @@
-"""The tags: how the values that JSON cannot say are said in JSON.
+"""Tags: values that JSON does not have, written in JSON.
 
 A tagged value is an object with one key, `{"$perdure": [name, payload]}`. Each tag names exactly one
 type. Payloads are JSON, or hold tagged values themselves.
 
-A name, once written, is read for ever: add tags, never change one.
+Names that were written once are read for ever: add tags, never change one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perdure.data import Overwrite, Send, TimeoutPolicy
 TAG: Final = "$perdure"
 
 MAX_LEVELS: Final = 254
-"""How deep orjson nests when it writes. A tag counts two levels, beside those of its payload."""
+"""The levels of nesting that orjson writes. A tag takes two, beside those of its payload."""
 
 _ZONE_KEY: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 _EXACT_DECIMAL: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation])
@@ -33,12 +33,12 @@ _NOT_FINITE: Final = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-
 
 
 class Tag(NamedTuple):
-    """How one type is said in JSON.
+    """One type in JSON.
 
     Attributes:
-        take: the payload of a value; may hold values that are tagged in turn.
-        give: the value of a payload, whose own tags are resolved already. Raises whatever it raises
-            for a payload that `take` does not make; the reader turns that into InvalidPayloadError.
+        take: returns the payload of a value, which may hold values that are tagged in turn.
+        give: returns the value of a payload, whose own tags are resolved already. It may raise anything for a
+            payload that `take` does not make; the reader turns that into InvalidPayloadError.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Tag(NamedTuple):
 
 
 class ContainerTag(NamedTuple):
-    """How one type of container is said in JSON; the payload is the list of its items.
+    """One type of container in JSON; its payload is the list of its items.
 
     Attributes:
-        take: the items of a value.
-        step: the place of the item with that number, for messages. Sets have no places.
+        take: returns the items of a value.
+        step: returns the place of the item with a number, for messages. Sets have no places.
     """
 
     name: str
@@ -112,7 +112,7 @@ def _give_bytes(payload: Any) -> bytes:
 
 
 def _take_zone(zone: tzinfo | None) -> Any:
-    """None, an IANA key, or the arguments of a fixed offset: days, seconds, microseconds, name if any."""
+    """Return None, an IANA key, or a fixed offset: days, seconds, microseconds and the name if any."""
     if zone is None:
         return None
     if type(zone) is timezone:
@@ -180,7 +180,7 @@ def _give_dict(payload: Any) -> dict[Any, Any]:
 
 
 def _take_send(value: Send) -> tuple[Any, ...]:
-    """Most Sends have no timeout; those are written as they were when there was none."""
+    """Return the items of a Send. One without a timeout is written as before there were timeouts."""
     return (value.node, value.arg) if value.timeout is None else (value.node, value.arg, value.timeout)
 
 
