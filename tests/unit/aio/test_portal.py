@@ -22,7 +22,7 @@ from perdure.checkpoint.memory import InMemorySaver
 from perdure.data import Command, Send
 from perdure.errors import EmptyInputError, GraphValidationError, SyncCallError
 from perdure.pregel.graph import Pregel
-from tests.unit.pregel.graphs import Gate, Log, chain, fails, logs, returns, thread
+from tests.unit.pregel.graphs import Gate, Log, chain, fails, logs, returns, settle, thread
 from tests.unit.pregel.savers import WatchedSaver
 
 
@@ -429,6 +429,7 @@ def test_a_loop_that_is_closed_while_calls_wait_refuses_them_and_lets_streams_go
     server.start()
 
     async def stops(state: Log) -> Any:
+        await settle()  # a coroutine that has not begun when its loop ends would be warned of in a later test
         loop.stop()
         await loop.create_future()
 
