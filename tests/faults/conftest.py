@@ -1,4 +1,4 @@
-"""These tests run processes and read what those leave in files; nothing else waits for their loop."""
+"""Fixtures of tests that run processes and read their files, on a loop for which nothing else waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One crash: a child is killed, somebody looks at what it left, and a second process goes on."""
+"""One crash: a process is killed, its traces are read, and a second process continues the run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ KILLED = -9
 
 @dataclass(kw_only=True)
 class Crash:
-    """A thread's story, from the first run to the end of the recovery.
+    """The history of a thread, from the first run to the end of the recovery.
 
     Attributes:
-        exit_code: of the child.
-        before, after: the bodies of the second run that were started before the kill and after it.
-        stored: those whose results were in `task_writes` when the child was dead, and those of
-            supersteps whose checkpoint was.
-        recovered: what `recover` found to do.
+        exit_code: the exit code of the killed process.
+        before, after: the bodies of the second run that began before the kill and after it.
+        stored: the bodies whose results were stored when the process was dead, as rows of `task_writes` or
+            by the checkpoint of their superstep.
+        recovered: the runs that `recover` has continued.
         values: the state in the end.
+        run: the row of the last run.
     """
 
     exit_code: int

@@ -1,4 +1,4 @@
-"""A process is killed at every named point, in every durability, and another goes on from there."""
+"""A process is killed at every named point, in every durability, and another continues the run."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ UNREACHED: Final = {
     for place, (point, _, nth) in PLACES.items()
     if point.startswith("writes.") or (point.startswith("commit.") and nth == "2")
 }
-"""With durability "exit" nothing is sent before the end, and then all of it at once."""
+"""The places that durability "exit" never reaches, because it sends everything at once, at the end."""
 
 APPLIED: Final = ["plan", "slow", *(body for body in BODIES if body.startswith("work")), "finish"]
-"""The order of the writes: of one superstep's, nodes by name come before Sends."""
+"""The order of the writes: in each superstep, nodes by name come before Sends."""
 
 _rows: list[tuple[str, str, str, Crash | None]] = []
 

@@ -1,4 +1,4 @@
-"""An error handler on a real Postgres: a process is killed around it, and another goes on.
+"""An error handler on a real Postgres: a process is killed around it, and another continues.
 
 python -m tests.faults.test_error_handlers URL LOG DURABILITY POINT
 """

@@ -1,4 +1,4 @@
-"""A process that was paused, and presumed dead, must not write over its successor."""
+"""Frozen writers: a process that was paused and presumed dead cannot write over its successor."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Item(TypedDict):
 
 
 class Log:
-    """A file that survives its writer: each line is one write to a descriptor opened for appending."""
+    """A log that survives its writer: each line is one write to a descriptor opened for appending."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)

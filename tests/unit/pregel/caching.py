@@ -1,4 +1,4 @@
-"""Graphs with cached nodes, and caches that tell what they were asked, or do not answer."""
+"""Graphs with cached nodes, caches that record their calls, and caches that do not answer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class WatchedCache(InMemoryCache):
     """The in-memory cache under observation.
 
     Attributes:
-        asked, kept: the keys of each call.
-        ttls: of everything that was kept.
-        before: awaited with "get" or "set" before that is done.
+        asked, kept: the keys of each look-up, and of each call that keeps results.
+        ttls: the seconds for which each result is kept.
+        before: awaited with "get" or "set" before the call is made.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -48,7 +48,7 @@ class WatchedCache(InMemoryCache):
 
 
 def broken(what: str) -> Callable[[str], Awaitable[None]]:
-    """For `before`: this kind of call fails."""
+    """Return a `before` that fails the calls of one kind."""
 
     async def before(kind: str) -> None:
         if kind == what:
@@ -58,7 +58,7 @@ def broken(what: str) -> Callable[[str], Awaitable[None]]:
 
 
 def silent(what: str) -> Callable[[str], Awaitable[None]]:
-    """For `before`: this kind of call is never answered."""
+    """Return a `before` that never answers the calls of one kind."""
 
     async def before(kind: str) -> None:
         if kind == what:
@@ -75,7 +75,7 @@ def cached(
     name: str | None = None,
     **more: Any,
 ) -> Pregel:
-    """The graph, with results of these nodes cached."""
+    """Build the graph with the results of these nodes cached."""
     plan = builder.compile(name=name).plan
     policies = Policies(cache=policy or CachePolicy())
     specs = {

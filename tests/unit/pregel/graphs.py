@@ -1,4 +1,4 @@
-"""Small graphs that many tests run, and what they run on."""
+"""Small graphs that many tests run, with their nodes and configs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Log(TypedDict, total=False):
 
 
 def logs(name: str) -> Action:
-    """A node that appends its name."""
+    """Make a node that appends its name to the log."""
 
     async def action(state: Any) -> Any:
         return {"log": [name]}
@@ -36,7 +36,7 @@ def logs(name: str) -> Action:
 
 
 def returns(value: Any) -> Action:
-    """A node that returns always the same."""
+    """Make a node that always returns `value`."""
 
     async def action(state: Any) -> Any:
         return value
@@ -45,7 +45,7 @@ def returns(value: Any) -> Action:
 
 
 def ends(seen: list[Any], end: str = END) -> Callable[[Any], str]:
-    """A path that notes what it is given, and always leads to the same end."""
+    """Make a path that appends its input to `seen` and always leads to `end`."""
 
     def path(state: Any) -> str:
         seen.append(state)
@@ -55,7 +55,7 @@ def ends(seen: list[Any], end: str = END) -> Callable[[Any], str]:
 
 
 def fails(error: BaseException) -> Action:
-    """A node that raises."""
+    """Make a node that raises `error`."""
 
     async def action(state: Any) -> Any:
         raise error
@@ -64,7 +64,7 @@ def fails(error: BaseException) -> Action:
 
 
 class Gate:
-    """A node that tells when it was entered, and waits until it is let through or cancelled."""
+    """A node that sets an event when it is entered, and waits until it is opened or cancelled."""
 
     def __init__(self, result: Any = None) -> None:
         self.entered = anyio.Event()
@@ -93,7 +93,7 @@ class Gate:
 
 
 class Runs:
-    """Counts how often each node's body began."""
+    """A counter of the bodies that began, by node."""
 
     def __init__(self) -> None:
         self.of: dict[str, int] = {}
@@ -109,7 +109,7 @@ class Runs:
 
 
 def chain(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> StateGraph:
-    """The named nodes one after the other; those without an action append their name."""
+    """Build a chain of the named nodes. A node without an action appends its name to the log."""
     builder = StateGraph(Log)
     for before, name in zip((START, *names), names, strict=False):
         builder.add_node(name, (actions or {}).get(name) or logs(name))
@@ -118,7 +118,7 @@ def chain(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> 
 
 
 def fan(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> StateGraph:
-    """The named nodes side by side, right after the start."""
+    """Build a graph that runs the named nodes side by side in its first superstep."""
     builder = StateGraph(Log)
     for name in names:
         builder.add_node(name, (actions or {}).get(name) or logs(name))
@@ -127,7 +127,7 @@ def fan(names: Sequence[str], actions: Mapping[str, Action] | None = None) -> St
 
 
 def thread(thread_id: str = "t", **more: Any) -> dict[str, Any]:
-    """A config for a thread."""
+    """Return the config for a thread."""
     return {"configurable": {"thread_id": thread_id}, **more}
 
 
@@ -136,7 +136,7 @@ def with_policies(
     policies: Mapping[str, Policies],
     handlers: Mapping[str, Callable[..., Awaitable[Any]]] | None = None,
 ) -> Pregel:
-    """The graph with policies for some nodes, and with nodes that nothing starts: error handlers."""
+    """Build the graph with policies for some nodes, and with error handlers, which no edge starts."""
     nodes = {
         name: replace(spec, policies=policies.get(name, spec.policies))
         for name, spec in graph.plan.nodes.items()
@@ -156,6 +156,6 @@ def with_policies(
 
 
 async def settle(rounds: int = 40) -> None:
-    """Let everything go on that can."""
+    """Let all tasks of the loop run until they wait."""
     for _ in range(rounds):
         await anyio.lowlevel.checkpoint()

@@ -12,7 +12,7 @@ from tests.unit.pregel.shapes import ENTRY, FUEL, Join, Packet, Shape, entry, na
 
 
 class Body(NamedTuple):
-    """A body that is to run: of which node, on a packet or on the state, as which task."""
+    """A body that is due: its node, the depth of its packet (None: it runs on the state), its task id."""
 
     number: int
     depth: int | None
@@ -33,9 +33,11 @@ class Point:
     """A thread at one of its checkpoints.
 
     Attributes:
-        raised, waiting: nodes that an edge leads to now; deferred ones that one leads to.
-        arrived, opened: whom a join has seen; the joins of deferred nodes that were let go.
-        given: what START is about to write.
+        raised, waiting: the nodes to which an edge leads now; the deferred nodes among them, which wait.
+        arrived, opened: the nodes that have arrived at each join; the joins of deferred nodes that were
+            released.
+        mail: the packets that were sent.
+        given: the input that START is about to write.
     """
 
     id: str = ""
@@ -50,7 +52,7 @@ class Point:
 
 
 def complete(shape: Shape, point: Point, *, passed: bool = False) -> list[Join]:
-    """The joins that have seen all; with `passed`, those that start their node now."""
+    """Return the joins at which all nodes have arrived; with `passed`, those that start their node now."""
     seen = [join for join in shape.joins if point.arrived.get(join, set()) == set(join[0])]
     return [join for join in seen if not passed or join[1] not in shape.deferred or join in point.opened]
 
@@ -85,7 +87,7 @@ def outcome(shape: Shape, point: Point, body: Body) -> Outcome:
 
 
 def merged(keys: Mapping[str, Any], updates: Sequence[Mapping[str, Any]], *, real: bool) -> dict[str, Any]:
-    """The keys after these updates; a superstep that is real begins with no news."""
+    """Return the keys after these updates. A real superstep clears the news first."""
     new = dict(keys)
     if real or any("news" in update for update in updates):
         new.pop("news", None)
@@ -100,7 +102,7 @@ def merged(keys: Mapping[str, Any], updates: Sequence[Mapping[str, Any]], *, rea
 
 
 def after(shape: Shape, point: Point, outcomes: Sequence[Outcome], drawn: str) -> Point:
-    """The point to which a superstep leads."""
+    """Return the point to which a superstep leads."""
     over, came = complete(shape, point, passed=True), {result.number for result in outcomes}
     seen = {join: seen for join, seen in point.arrived.items() if join not in over}
     keys = merged(point.keys, [result.update for result in outcomes], real=True)
@@ -111,7 +113,7 @@ def after(shape: Shape, point: Point, outcomes: Sequence[Outcome], drawn: str) -
 
 
 def _led(shape: Shape, point: Point, leads: frozenset[int], mail: Sequence[Packet]) -> Point:
-    """The point with more to do; if that is nothing, what waits for this is let go."""
+    """Return the point with more to do. If nothing is due, the deferred nodes are released."""
     raised, waiting = point.raised | leads - shape.deferred, point.waiting | leads & shape.deferred
     point = replace(point, raised=raised, waiting=waiting, mail=(*point.mail, *mail))
     if due(shape, point):
@@ -121,21 +123,21 @@ def _led(shape: Shape, point: Point, leads: frozenset[int], mail: Sequence[Packe
 
 
 def started(shape: Shape, point: Point, given: Mapping[str, Any], drawn: str) -> Point:
-    """The point after a new input: what was left to do is dropped, half a join stays."""
+    """Return the point after a new input: nodes that were due are dropped, incomplete joins are kept."""
     half = {join: seen for join, seen in point.arrived.items() if join not in complete(shape, point)}
     keys = merged(point.keys, (), real=True)
     return Point(id=drawn, step=point.step + 1, keys=keys, arrived=half, given=given)
 
 
 def commanded(shape: Shape, point: Point, told: Outcome) -> Point:
-    """The point after a command: what was left to do is still to be done, and not twice."""
+    """Return the point after a command: nodes that were due still are, each once."""
     keys = merged(point.keys, [told.update], real=False)
     pulled = {body.number for body in due(shape, point) if body.depth is None}
     return _led(shape, replace(point, keys=keys), told.leads - pulled, told.mail)
 
 
 def trail(shape: Shape, point: Point, finished: Mapping[str, Outcome], ids: Iterator[str]) -> list[Point]:
-    """All points to the end of a run, this one first; some of its bodies may have finished before."""
+    """Return all points to the end of a run, this one first. Bodies in `finished` do not run again."""
     points = [point]
     while bodies := due(shape, point):
         results = [finished.get(body.id) or outcome(shape, point, body) for body in bodies]

@@ -19,7 +19,8 @@ class Program:
     """Channels c0, c1, … of these kinds, of which c0 is the input, and nodes n0, n1, …
 
     Attributes:
-        subscribes, reads, writes: by node, numbers of channels; reading None is subscribing to one, bare.
+        subscribes, reads, writes: the numbers of channels, by node. A node that reads None takes the bare
+            value of the one channel to which it subscribes.
     """
 
     kinds: tuple[str, ...]
@@ -47,14 +48,19 @@ def programs(draw: st.DrawFn) -> Program:
 
 
 def result_of(node: int, given: Any) -> int | None:
-    """Compute a node's result from its input; now and then nothing, so that many programs end."""
+    """Compute a node's result from its input. It is sometimes None, so that many programs end."""
     values = given.values() if isinstance(given, dict) else [given]
     total = node + sum(sum(value) if isinstance(value, list) else value for value in values)
     return None if total % 3 == 0 else total % 10
 
 
 class Model:
-    """Attributes: values: what can be read of each channel; held: what waits for the end."""
+    """The model of a program's run.
+
+    Attributes:
+        values: the value of each channel that can be read.
+        held: the values that become readable at the end.
+    """
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -96,7 +102,7 @@ class Model:
         self.triggers = {channel for node in self.due for channel in self.program.subscribes[node]} & fresh
 
     def run(self, given: int, limit: int) -> list[int]:
-        """Run for at most so many supersteps; returns the nodes that ran, in the order of their writes."""
+        """Run for at most so many supersteps. Return the nodes that ran, in the order of their writes."""
         ran: list[int] = []
         self.write({0: [given]})
         while self.due and limit:

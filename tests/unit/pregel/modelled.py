@@ -1,4 +1,4 @@
-"""The graph of a shape, for the engine."""
+"""The engine's graph of a shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.pregel.shapes import FUEL, Shape, entry, name_of, packets, updat
 
 
 class State(TypedDict, total=False):
-    """`news` is what the last superstep wrote, `heard` all there ever was; `last` has one writer."""
+    """Keys of many kinds: `news` holds the last superstep's writes, `heard` all; `last` has one writer."""
 
     log: Annotated[list[str], operator.add]
     total: Annotated[int, operator.add]
@@ -28,7 +28,7 @@ class State(TypedDict, total=False):
 
 
 def ignore(entry: str) -> None:
-    """For who does not want to hear of anything."""
+    """Ignore a body."""
 
 
 def build(
@@ -38,10 +38,11 @@ def build(
     *,
     turns: int = 1,
 ) -> StateGraph:
-    """The graph; `began` and `ended` hear of every body, inside of it.
+    """Build the graph of a shape.
 
     Args:
-        turns: how different the bodies are in how often they let others go on.
+        began, ended: called by every body when it begins, and before it ends.
+        turns: the number of speeds of the bodies: each yields to others 0 to `turns` - 1 times.
     """
     builder = StateGraph(State)
     for number in range(shape.size):

@@ -1,4 +1,4 @@
-"""A saver that tells what it was asked, and that can be made slow or broken."""
+"""A saver that records its calls, and can be made slow or broken."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ class WatchedSaver(InMemorySaver):
     """The in-memory saver under observation.
 
     Attributes:
-        claims, sent, acknowledged, renewals: what it was asked and what it did.
-        before_commit: awaited with each commit before it is made.
-        dead: whether nothing is given back either, as when the process is gone.
+        claims, sent, renewals: the calls that it received.
+        acknowledged: the commits that it has made.
+        before_commit: awaited with each commit before the commit is made.
+        renew_error: the error that renewals raise, if any.
+        dead: True to refuse releases as well, as if the process were gone.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -54,12 +56,12 @@ class WatchedSaver(InMemorySaver):
         await super().arenew(fence)
 
     def steps(self) -> list[int]:
-        """The steps of all checkpoints stored, in the order of storing."""
+        """Return the steps of all stored checkpoints, in the order of storing."""
         return [row.metadata["step"] for commit in self.acknowledged for row in commit.checkpoints]
 
 
 class Brake:
-    """Holds every commit until it is let go."""
+    """A brake that holds every commit until it is released."""
 
     def __init__(self, saver: WatchedSaver) -> None:
         self.held = anyio.Event()
@@ -72,7 +74,7 @@ class Brake:
 
 
 def refuse(error: Exception, *, nth: int = 1) -> Callable[[Commit], Awaitable[None]]:
-    """For `before_commit`: the nth commit fails, and those after it do not."""
+    """Return a `before_commit` that fails the nth commit, and no later one."""
     left = nth
 
     async def before(commit: Commit) -> None:

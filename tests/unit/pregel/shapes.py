@@ -1,4 +1,4 @@
-"""Random graphs, and what their nodes do: what the engine and the model of it are both told."""
+"""Random graphs and the actions of their nodes, for the engine and for its model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENTRY = -1
 """The number of START."""
 
 Packet = tuple[int, int]
-"""To whom, and how deep it may go on."""
+"""A packet: its node, and the depth to which that may send packets in turn."""
 
 Join = tuple[tuple[int, ...], int]
 
@@ -25,10 +25,10 @@ class Shape:
     """A graph of nodes n0, n1, …, by number.
 
     Attributes:
-        entries: where START leads.
+        entries: the nodes to which START leads.
         edges, joins: static edges, from lower to higher numbers.
-        branches: where the conditional edge of a node leads while there is fuel.
-        sends: where a node sends packets, as often as a number stands there.
+        branches: by node, the nodes to which its conditional edge leads while there is fuel.
+        sends: by node, the nodes to which it sends packets, one for each time that a node is listed.
         deferred: nodes that wait until nothing else is left to do.
     """
 
@@ -47,7 +47,7 @@ def name_of(number: int) -> str:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    """Random graphs of up to twelve nodes, so that names do not sort as numbers do."""
+    """Draw a graph of up to twelve nodes, enough for names not to sort as numbers do."""
     size = draw(st.integers(2, 12))
     node = st.integers(0, size - 1)
     forward = st.tuples(node, node).filter(lambda pair: pair[0] < pair[1])
@@ -77,7 +77,7 @@ def entry(number: int, log: int, depth: int | None) -> str:
 
 
 def update_of(number: int, own: str, depth: int | None) -> dict[str, Any]:
-    """Return a node's update: keys of many kinds, so that the order of writes shows."""
+    """Return a node's update. It has keys of many kinds, so that the order of writes shows."""
     facts = {"latest": own, f"of {number % 3}": own}
     update = {"log": [own], "total": 1, "facts": facts, "news": own, "heard": own}
     return {**update, "last": own} if number == 0 and depth is None else update

@@ -32,7 +32,7 @@ OFFERS: dict[str, Any] = {
 
 
 def made(**more: Any) -> Pregel:
-    """A graph of a node `n` that hands x on to y."""
+    """Build a graph whose node `n` copies x to y."""
     return Pregel(
         nodes={"n": more.pop("node", NodeBuilder().subscribe_only("x").write_to("y"))},
         channels={"x": LastValue(int), "y": LastValue(int)},

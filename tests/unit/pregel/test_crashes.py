@@ -24,7 +24,7 @@ from tests.unit.pregel.savers import WatchedSaver
 
 
 class Scene:
-    """One store and one clock, on which processes die."""
+    """A store and a clock on which processes die."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -32,12 +32,12 @@ class Scene:
         self.runs = Runs()
 
     def graph(self, *names: str, **actions: Callable[[Any], Awaitable[Any]]) -> Pregel:
-        """A chain that counts the bodies of its nodes."""
+        """Build a chain that counts the bodies of its nodes."""
         counted = {name: self.runs.counted(name, actions.get(name)) for name in names}
         return chain(names, counted).compile(checkpointer=self.saver, name="mine", clock=self.clock)
 
     async def kill(self, run: asyncio.Task[Any], gate: Gate) -> Orphan:
-        """End a run in whose node `gate` it waits as a dead process does: it can say no more."""
+        """End a run that waits in `gate` as a dying process would: it stores nothing more."""
         await gate.entered.wait()
         for _ in range(30):
             await asyncio.sleep(0)
@@ -71,7 +71,7 @@ GoesOn = Callable[[Pregel], Awaitable[Any]]
 
 
 async def _after_a(scene: Scene) -> dict[str, Any]:
-    """A thread that has come to its end; the config of its checkpoint after node a."""
+    """Run a thread to its end, and return the config of its checkpoint after node a."""
     graph = scene.graph("a", "b", "c")
     await graph.ainvoke({"log": ["first"]}, thread())
     stored = [checkpoint async for checkpoint in scene.saver.alist(thread())]
@@ -255,7 +255,7 @@ async def test_a_continued_run_is_called_as_it_was(way: str) -> None:
 
 @HOW
 async def test_an_orphan_whose_state_no_node_can_be_given_ends_as_it_would_have(goes_on: GoesOn) -> None:
-    """A schema's refusal of the state is the run's own error. Its continuation frees the thread."""
+    """Continue an orphan whose state a schema refuses. That error is the run's end, and frees the thread."""
 
     class Checked(BaseModel):
         x: int = 0

@@ -284,14 +284,14 @@ async def test_a_join_that_two_of_three_have_reached_keeps_them_across_a_crash(
 
 
 def half_arrived(broken: Action, runs: Runs) -> StateGraph:
-    """At the join into d, a has arrived when b fails a superstep later."""
+    """Build a join of a and b into d, at which a has arrived when b fails in the next superstep."""
     builder = fan(["a", "x"], {"a": runs.counted("a")})
     builder.add_node("b", broken).add_edge("x", "b")
     return builder.add_node("d", runs.counted("d")).add_edge(["a", "b"], "d")
 
 
 def fully_arrived(broken: Action, runs: Runs) -> StateGraph:
-    """Both have arrived when, a superstep later, b fails: d has waited with it, or ran beside it."""
+    """Build a join at which both have arrived when b fails later: d has waited for b, or run beside it."""
     builder = fan(["a", "x"], {"a": runs.counted("a")})
     builder.add_node("b", broken).add_edge("x", "b")
     return builder.add_node("d", runs.counted("d")).add_edge(["a", "x"], "d")

@@ -1,4 +1,4 @@
-"""The public methods of a compiled graph, and what they refuse."""
+"""The public methods of a compiled graph, and the calls that they refuse."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_an_orphan_is_continued_once() -> None:
 
 
 class Unfenced(BaseCheckpointSaver):
-    """A saver that can do no more than store."""
+    """A saver without leases."""
 
     def __init__(self) -> None:
         self._inner = InMemorySaver()

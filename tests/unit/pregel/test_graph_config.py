@@ -21,7 +21,7 @@ from tests.unit.pregel.savers import WatchedSaver
 
 
 class Look:
-    """A node that keeps the configs and runtimes it runs with."""
+    """A node that keeps the configs and runtimes with which it runs."""
 
     def __init__(self) -> None:
         self.configs: list[Any] = []
@@ -138,7 +138,7 @@ async def test_a_nodes_own_config_means_the_same_as_none(saved: bool) -> None:
     await below(call, {**config, "recursion_limit": 9, "max_concurrency": 2, "callbacks": ["c"]}, saver)
 
     def told(config: Any) -> Any:
-        """The config without what names the task that it belongs to."""
+        """Return the config without the keys that name its task."""
         namespace = config["configurable"].pop("checkpoint_ns")
         assert config["metadata"].pop("langgraph_checkpoint_ns") == namespace
         return namespace.split("|")[1].isdigit(), config

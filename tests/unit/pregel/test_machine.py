@@ -1,4 +1,4 @@
-"""One thread under everything that can be done to it and happen to it, against the model.
+"""A thread under all calls and all crashes, compared with the model.
 
 `make sweep` runs many more and longer histories.
 """
@@ -62,9 +62,9 @@ class Fate(NamedTuple):
     """The fate of a run.
 
     Attributes:
-        fails: which of its bodies fails.
-        killed: at which commit it is killed, and those that continue it, one after the other.
-        then: how that ends: the thread goes on in one of two ways, or is given a new input.
+        fails: the number of the body that fails.
+        killed: the number of the commit at which the run is killed, then of those that continue it.
+        then: the continuation after the last kill: one of two ways to continue, or a new input.
     """
 
     fails: int | None = None
@@ -99,23 +99,23 @@ commands = st.builds(
 
 
 class KilledError(ConnectionError):
-    """The process is gone."""
+    """The death of the process."""
 
 
 def running_id() -> str:
-    """The id of the task whose body asks."""
+    """Return the id of the task whose body calls this."""
     info = get_runtime().execution_info
     assert info is not None
     return info.task_id
 
 
 class ThreadMachine(RuleBasedStateMachine):
-    """One thread, and what the model knows of it.
+    """One thread of the engine, and the model's knowledge of it.
 
     Attributes:
-        points: what is stored, by checkpoint, with the commands that were kept there.
-        finished: bodies of the newest checkpoint whose results are stored, by task.
-        began, ended: tasks of the run that goes on.
+        points: the stored points, by checkpoint, with the commands that were kept there.
+        finished: the outcomes that are stored beside the newest checkpoint, by task.
+        began, ended: the tasks whose bodies began and ended in the current run.
         doomed: the task whose body fails.
     """
 
@@ -219,7 +219,7 @@ class ThreadMachine(RuleBasedStateMachine):
         return trail(self.shape, point, finished, iter(ids.next, "")), finished
 
     def tasks(self, points: Iterable[Point], finished: Iterable[str]) -> list[str]:
-        """The tasks of all bodies that run on the way, but for those that have finished before."""
+        """Return the tasks of all bodies that run on the way, without those that had finished before."""
         bodies = [body for point in points for body in due(self.shape, point)]
         return [body.id for body in bodies if body.number != ENTRY and body.id not in finished]
 
@@ -262,14 +262,14 @@ class ThreadMachine(RuleBasedStateMachine):
         assert set(now) & results == set(now) & set(self.ended), "what had finished is kept"
 
     def note_stored(self, points: list[Point], mode: Durability) -> None:
-        """Of a run that came so far, nothing is stored on the way if it was to store at its exit."""
+        """Note the points that a run has stored on its way; in durability "exit", only the last one."""
         first, new = points[0], [point for point in points if point.id not in self.points]
         if first.id in self.points and not (new and mode == "exit"):
             self.points[first.id] = first  # with a command that was kept there
         self.points.update((point.id, point) for point in (new[-1:] if mode == "exit" else new))
 
     def note_results(self, point: Point, finished: dict[str, Outcome]) -> set[str]:
-        """Of the tasks that run from this point, which is the newest that is stored."""
+        """Note the results that are stored beside this point, the newest one, and return their tasks."""
         rows = self.pending()
         bodies = [body for body in due(self.shape, point) if body.id in rows]
         self.finished = {
@@ -278,7 +278,7 @@ class ThreadMachine(RuleBasedStateMachine):
         return set(self.finished)
 
     def pending(self) -> set[str]:
-        """The tasks that have results beside the newest checkpoint, commands among them."""
+        """Return the tasks with results beside the newest checkpoint, commands among them."""
         stored = self.wait(self.saver.aget_tuple(thread()))
         rows = [] if stored is None else stored.pending_writes or []
         return {task_id for task_id, channel, _ in rows if channel not in RESERVED_SLOTS}
@@ -348,7 +348,7 @@ class ThreadMachine(RuleBasedStateMachine):
         self.check_order(points, finished, mode)
 
     def check_order(self, points: list[Point], finished: dict[str, Outcome], mode: Durability) -> None:
-        """Bodies ran at most once, and no further ahead of what was stored than the durability allows."""
+        """Check that bodies ran at most once, and only as far ahead of the store as the durability allows."""
         assert Counter(self.began) <= Counter(self.tasks(points, finished))
         if mode == "exit":
             return

@@ -1,4 +1,4 @@
-"""The engine against a model of it: the same bodies, the same order of writes, whatever is interrupted."""
+"""The engine compared with a model: bodies and the order of writes are equal, interrupted or not."""
 
 from __future__ import annotations
 

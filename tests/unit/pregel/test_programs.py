@@ -50,7 +50,7 @@ CHANNELS: dict[str, Callable[[], BaseChannel[Any, Any]]] = {
 
 
 def built(program: Program, began: Callable[[int], None] = lambda node: None, **more: Any) -> Pregel:
-    """The program for the engine; `began` hears of every body that starts."""
+    """Build the engine's graph of a program. `began` is called for every body that begins."""
     channels = {f"c{number}": CHANNELS[kind]() for number, kind in enumerate(program.kinds)}
     return Pregel(
         nodes={f"n{number}": _node(program, number, began) for number in range(len(program.subscribes))},
@@ -308,7 +308,7 @@ async def test_a_chain_of_n_nodes_takes_n_supersteps(steps: int) -> None:
 
 
 def counting(**more: Any) -> Pregel:
-    """Keeps every input, and how many there were."""
+    """Build a graph that keeps and counts its inputs."""
     return Pregel(
         nodes={
             "keep": NodeBuilder().subscribe_only("in").do(lambda item: [item]).write_to("items", total=1),

@@ -1,4 +1,4 @@
-"""A thread at rest: the newest checkpoint with what has finished since, an older one as it was."""
+"""State snapshots: of the newest checkpoint with later results, of an older one as it was."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def late_failure(state: Log) -> Any:
 
 
 async def stopped(graph: Pregel, given: Any = None, durability: Durability | None = None) -> StateSnapshot:
-    """The state of a thread on which the graph has failed."""
+    """Return the state snapshot of a thread on which the graph has failed."""
     with pytest.raises(ValueError, match="boom"):
         await graph.ainvoke(given or {}, thread(), durability=durability)
     return await graph.aget_state(thread())

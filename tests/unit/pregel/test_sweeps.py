@@ -1,6 +1,6 @@
-"""A graph with everything in it, killed, cancelled, failed, stopped and left wherever that can be.
+"""A graph with everything in it: killed, cancelled, failed, stopped and left at every possible place.
 
-It ends as if nothing had happened, and no body runs again whose result was stored.
+It ends as if nothing had happened, and no body whose result was stored runs again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def test_a_command_whose_run_is_killed_at_any_of_its_commits_counts_once(
     command = Command(update={"log": ["told"], "x": 7}, goto=["elsewhere", Send("worker", {"x": 5})])
 
     async def failed() -> tuple[World, Pregel]:
-        """A thread on which some things are left to do."""
+        """Make a thread that has tasks left to do."""
         world = World()
         graph = everything(world)
         world.on_body = raises_at(failing)
@@ -112,7 +112,7 @@ async def test_a_run_with_a_warm_cache_that_is_killed_at_any_of_its_commits_ends
 
 
 def raises_at(nth: int) -> Callable[[int], None]:
-    """For `on_body`: the nth body fails, once."""
+    """Return an `on_body` that fails the nth body, once."""
 
     def on_body(begun: int) -> None:
         if begun == nth:
@@ -186,7 +186,7 @@ async def test_a_run_that_stops_on_purpose_stops_where_it_would_whenever_it_is_k
     goes_on: GoesOn, durability: Durability, stops: dict[str, Any]
 ) -> None:
     async def stretches(world: World, nth: int | None) -> list[Any]:
-        """Return the results of all calls until nothing is left to do; one call is killed at a commit."""
+        """Return the results of all calls until nothing is left to do. One call is killed at a commit."""
         outputs: list[Any] = []
         graph = everything(world)
         left: tuple[str, ...] = ("plan",)
@@ -234,7 +234,7 @@ async def test_a_stream_that_is_left_at_any_event_is_resumed_to_the_same_end(
 
 
 async def first(stream: AsyncIterator[Any], nth: int) -> AsyncIterator[Any]:
-    """The first events of a stream, which is left after them."""
+    """Return the first events of a stream, and leave it."""
     taken = 0
     async for event in stream:
         yield event

@@ -25,12 +25,12 @@ _outer_attempt: ContextVar[int] = ContextVar("outer_attempt", default=0)
 
 
 class World:
-    """A store on which processes die, and everything that bodies do on it.
+    """A store on which processes die, and a record of the bodies that run on it.
 
     Attributes:
-        sent, acknowledged: the commits that a process sent, and was told of.
-        began: the nodes of the outermost graph whose bodies began, by the checkpoint that they began at.
-        repeated: bodies that began although what they do was stored.
+        sent, acknowledged: the commits that a process sent, and those that were acknowledged.
+        began: the nodes of the outermost graph whose bodies began, by the checkpoint at which they began.
+        repeated: the bodies that began although their result was stored.
         on_body: called with the number of each body that begins.
     """
 
@@ -90,7 +90,7 @@ class World:
         return action
 
     def begins(self, name: str) -> None:
-        """A body begins here."""
+        """Note that a body begins, and whether its result was stored already."""
         info = get_runtime().execution_info
         assert info is not None
         own, _, _ = info.checkpoint_ns.rpartition("|")
@@ -122,7 +122,7 @@ class World:
 
 
 def everything(world: World, *, cache: BaseCache | None = None) -> Pregel:
-    """Sends, attempts, a handler, a join, a deferred node, children of children, a command for a parent."""
+    """Build a graph of Sends, attempts, a handler, a join, a deferred node, nested graphs and a handoff."""
     builder = StateGraph(Log)
     builder.set_node_defaults(cache_policy=None if cache is None else CachePolicy(key_func=str))
     builder.add_node("plan", world.body("plan", plans), destinations=("worker",))
@@ -166,7 +166,7 @@ def handles(world: World) -> Any:
 
 
 def calls(world: World) -> Any:
-    """A node that invokes two graphs, the second of which fails in the node's first attempt."""
+    """Make a node that invokes two graphs. The second one fails in the node's first attempt."""
 
     async def once(state: Any) -> Any:
         if _outer_attempt.get() == 1:
@@ -190,7 +190,7 @@ def calls(world: World) -> Any:
 
 
 def nested(world: World) -> Pregel:
-    """A graph in a graph, both nodes, the inner one of which starts with nothing of the outer log."""
+    """Build a graph in a graph, each as a node. The inner one starts with an empty log."""
     inner = StateGraph(Log)
     for name in ("i1", "i2"):
         inner.add_node(name, world.body(name)).add_edge(START, name)
@@ -209,7 +209,7 @@ def only_new(graph: Pregel) -> Any:
 
 
 def leaving(world: World) -> Pregel:
-    """A graph whose last node leaves for the graph around it."""
+    """Build a graph whose last node leaves for the parent graph."""
 
     async def leave(state: Any) -> Any:
         return Command(graph=Command.PARENT, update={"log": ["left"]}, goto="elsewhere")
@@ -221,7 +221,7 @@ def leaving(world: World) -> Pregel:
 
 
 def assert_told(seen: StateSnapshot, world: World) -> None:
-    """Assert that the tasks left to do were done, where the run had stored anything."""
+    """Assert that the tasks of the snapshot have run, if the run had stored anything."""
     if seen.config["configurable"].get("checkpoint_id") in world.began:
         bodies = world.began[seen.config["configurable"]["checkpoint_id"]]
         without_body = {"nested", "leaves"}

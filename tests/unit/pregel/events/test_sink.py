@@ -28,12 +28,12 @@ async def events(graph: Pregel, given: Any, config: Any = None, **more: Any) -> 
 
 
 def left_to_close(stream: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-    """The iterator as what it is: something that can be closed."""
+    """Return a stream as an asynchronous generator, which can be closed."""
     return cast("AsyncGenerator[Any, None]", stream)
 
 
 def current_task() -> asyncio.Task[Any]:
-    """The test's own task."""
+    """Return the asyncio task of the test."""
     task = asyncio.current_task()
     assert task is not None
     return task

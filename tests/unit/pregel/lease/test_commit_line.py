@@ -1,4 +1,4 @@
-"""The line of a run's commits: how long who waits, and what comes after the end."""
+"""The line of a run's commits: who waits how long, and nothing after the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run keeps its claim alive, and stops before the store may give its thread to another."""
+"""Renewal: a run keeps its claim, and stops before the store may give its thread to another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FENCE = Fence(thread_id="t", run_id="run", epoch=1)
 
 
 async def pass_time(clock: FakeClock, seconds: int) -> None:
-    """Let seconds pass one by one, and everything happen that they cause."""
+    """Let seconds pass one by one, with everything that they cause."""
     for _ in range(seconds):
         await settle()
         clock.advance(1)

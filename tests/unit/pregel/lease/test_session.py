@@ -28,7 +28,7 @@ def chain_of(length: int, saver: WatchedSaver, runs: Runs | None = None) -> Preg
 
 
 async def settle() -> None:
-    """Let everything run that can."""
+    """Let all tasks of the loop run until they wait."""
     for _ in range(50):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Nodes and channels that do not hang together are refused; what is made of those that do."""
+"""The assembly of nodes and channels, which are refused if they do not fit together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def node(subscribes: str = "x") -> NodeBuilder:
 
 
 def made(**changes: Any) -> Pregel:
-    """A graph of a node `n` that hands x on to y, but for what is changed."""
+    """Build a graph whose node `n` copies x to y, with some options changed."""
     parts: dict[str, Any] = {
         "nodes": {"n": NodeBuilder().subscribe_only("x").write_to("y")},
         "channels": {"x": LastValue(int), "y": LastValue(int)},

@@ -22,7 +22,7 @@ def pick(left: Any, right: Any) -> Any:
 
 
 def graph_of(**nodes: NodeBuilder) -> Pregel:
-    """A graph over a, b and c, of which a and b are the input."""
+    """Build a graph with the channels a, b and c, of which a and b are the input."""
     return Pregel(
         nodes=nodes,
         channels={"a": LastValue(int), "b": EphemeralValue(int), "c": BinaryOperatorAggregate(int, pick)},
@@ -32,7 +32,7 @@ def graph_of(**nodes: NodeBuilder) -> Pregel:
 
 
 class Doubles:
-    """An object that can be called in every way."""
+    """A runnable with an asynchronous method only."""
 
     async def ainvoke(self, given: int) -> int:
         return 2 * given

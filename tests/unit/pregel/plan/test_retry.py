@@ -14,7 +14,7 @@ from perdure.pregel.plan.retry import check_retry_policy, default_retry_on, dela
 
 
 def http_error(package: str, name: str, status: int | None) -> Exception:
-    """An error as that package raises it."""
+    """Make an error like those of an HTTP package, with a response of this status."""
     base = OSError if package == "requests" else Exception
     kind = type(name, (base,), {"__module__": f"{package}.exceptions"})
     error: Any = kind("answer")
@@ -23,11 +23,11 @@ def http_error(package: str, name: str, status: int | None) -> Exception:
 
 
 class UnknownError(Exception):
-    """Of no kind that is known."""
+    """An error of no known kind."""
 
 
 class HTTPError(Exception):
-    """Called like one of requests, but is none."""
+    """An error with the name of one of requests, but of another package."""
 
 
 @pytest.mark.parametrize(

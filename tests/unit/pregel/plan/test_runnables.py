@@ -20,7 +20,7 @@ class Sync:
 
 
 class Names:
-    """Has the names, but not as methods."""
+    """An object with the names of a runnable's methods, but without the methods."""
 
     ainvoke = invoke = "text"
 

@@ -23,7 +23,7 @@ MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 
 
 def stopping(builder: StateGraph, **where: Any) -> Pregel:
-    """The graph, with a saver, that stops there."""
+    """Compile the graph with a saver and these breakpoints."""
     return builder.compile(checkpointer=InMemorySaver(), **where)
 
 
@@ -180,7 +180,7 @@ async def test_a_stop_after_a_node_is_stored_with_what_the_node_did(
 
 
 def dies_at(scene: Scene, nth: int) -> Callable[[Commit], Awaitable[None]]:
-    """For `before_commit`: the process dies while it sends the nth commit."""
+    """Return a `before_commit` that kills the process while it sends the nth commit."""
 
     async def before(commit: Commit) -> None:
         if len(scene.saver.sent) >= nth:

@@ -26,7 +26,7 @@ MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 
 
 async def history(saver: InMemorySaver, namespace: str = "") -> list[Any]:
-    """All checkpoints of a thread, newest first."""
+    """Return all checkpoints of a thread, newest first."""
     config = {"configurable": {"thread_id": "t", "checkpoint_ns": namespace}}
     return [checkpoint async for checkpoint in saver.alist(config)]
 

@@ -20,7 +20,7 @@ MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 
 
 def by_id(left: list[Any], right: list[Any]) -> list[Any]:
-    """Merges messages into those that have their id, in place."""
+    """Merge messages, in place, into those with the same id."""
     for message in right:
         known = next((other for other in left if other["id"] == message["id"]), None)
         if known is None:
@@ -39,7 +39,7 @@ class Merged(TypedDict, total=False):
 
 
 def messages(schema: type[Any], *actions: Callable[[Any], Any]) -> Pregel:
-    """The actions one after the other, as async nodes."""
+    """Build a chain of the actions as async nodes."""
     builder, before = StateGraph(schema), START
     for number, action in enumerate(actions):
 

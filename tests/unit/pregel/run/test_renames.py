@@ -1,4 +1,4 @@
-"""A stored thread goes on where nodes have other names now."""
+"""Stored threads continue after their nodes were renamed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BOOM = ValueError("boom")
 
 
 async def late(state: Any) -> Any:
-    """Fails after its siblings have ended."""
+    """Fail after the siblings have ended."""
     for _ in range(8):
         await anyio.lowlevel.checkpoint()
     raise BOOM
@@ -416,7 +416,7 @@ async def test_a_state_key_that_a_waiting_node_needs_and_the_thread_lacks_is_nam
 
 
 def called_otherwise(builder: StateGraph) -> StateGraph:
-    """Build the graph with other names for all nodes; they sort as the old ones did."""
+    """Build the graph with other names for all nodes. The new names sort as the old ones did."""
 
     def new(name: str) -> str:
         return name if name == START else f"new-{name}"

@@ -1,4 +1,4 @@
-"""Writes are merged in one documented order, and nothing that a node was handed is the state itself."""
+"""Writes are merged in one defined order, and nodes get copies of the state."""
 
 from __future__ import annotations
 

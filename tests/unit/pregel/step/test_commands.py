@@ -1,4 +1,4 @@
-"""A Command as an input: on nothing, on a stored thread, beside what was left to do, and after a crash."""
+"""Commands as inputs: without a thread, on a stored one, beside tasks that are left, and after a crash."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 
 
 def failing_once(runs: Runs, saver: Any) -> tuple[Pregel, Pregel]:
-    """The nodes a and b side by side, then c: once with a b that fails, once with one that does not."""
+    """Build two graphs of a and b side by side, then c: one with a b that fails, one with a b that works."""
 
     def build(b: Any) -> Pregel:
         counted = {name: runs.counted(name) for name in ("a", "c")}
@@ -208,7 +208,7 @@ async def test_a_new_input_drops_what_was_left_to_do_and_not_what_commands_have_
 
 
 def one_of_two(how: str, broken: Action, runs: Runs) -> StateGraph:
-    """The nodes late and other side by side; late is started by a join, or because nothing else is left."""
+    """Build the nodes late and other, which run side by side. A join starts late, or both are deferred."""
     builder = chain(["a"], {"a": runs.counted("a")})
     builder.add_node("late", runs.counted("late"), defer=how == "deferred")
     builder.add_node("other", broken, defer=how == "deferred")

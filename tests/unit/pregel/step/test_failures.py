@@ -24,7 +24,7 @@ from tests.unit.pregel.savers import WatchedSaver
 
 
 class Signal(GraphBubbleUp):
-    """A signal of no particular meaning."""
+    """A signal without a meaning."""
 
 
 def test_a_signal_is_found_in_groups_of_nothing_else() -> None:
@@ -76,7 +76,7 @@ async def test_errors_in_a_nodes_task_group_leave_it_as_their_group(names: list[
 
 
 async def survives_a_group(state: Any) -> Any:
-    """A node that starts what fails, and takes it as it comes."""
+    """Suppress the error of a task group whose child fails, as a node."""
     with contextlib.suppress(ExceptionGroup):
         async with asyncio.TaskGroup() as group:
             group.create_task(_raises(ValueError("boom")))
@@ -272,7 +272,7 @@ async def test_a_cancelled_sibling_has_not_finished() -> None:
 
 @dataclass(frozen=True)
 class FrozenError(Exception):
-    """Lets nobody set an attribute."""
+    """An error whose attributes cannot be set."""
 
     code: int
 

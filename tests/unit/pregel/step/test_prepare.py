@@ -29,7 +29,7 @@ def superstep(checkpoint_id: str = "c1", namespace: str = "", step: int = 0) -> 
 
 
 def after(plan: Plan, *writes: tuple[str, Any]) -> tuple[ThreadState, list[str]]:
-    """The state after START wrote this, and the channels that were updated."""
+    """Return the state after these writes of START, and the updated channels."""
     state = ThreadState(plan)
     start = Task(plan.nodes[START], (PULL, START), (START,), {}, superstep())
     return state, apply(state, [Finished(start, list(writes), len(writes))], "c1").updated

@@ -19,7 +19,7 @@ from tests.unit.pregel.graphs import Log, chain, logs, returns
 
 
 def one(result: Any, name: str = "LangGraph") -> Pregel:
-    """A graph whose node `a` returns `result`, beside nodes `b` and `c` that log."""
+    """Build a graph whose node `a` returns `result`, with nodes `b` and `c` that log."""
     builder = chain(["a"], {"a": returns(result)})
     return builder.add_node("b", logs("b")).add_node("c", logs("c")).compile(name=name)
 

@@ -1,4 +1,4 @@
-"""Nodes that are tried again: nothing of an attempt that failed is seen by anybody."""
+"""Nodes that are tried again: nobody sees anything of a failed attempt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def retried(builder: StateGraph, node: str = "a", policy: RetryPolicy = AT_ONCE,
 
 
 class Failing:
-    """A node that raises what it was given, one after the other, and then succeeds."""
+    """A node that raises the given errors one after the other, and then succeeds."""
 
     def __init__(self, *errors: BaseException, before: Callable[[Any], None] | None = None) -> None:
         self.errors = list(errors)
@@ -149,7 +149,7 @@ async def test_the_failure_of_a_sibling_ends_the_wait_too() -> None:
 
 
 class Signal(GraphBubbleUp):
-    """A signal of no particular meaning."""
+    """A signal without a meaning."""
 
 
 @pytest.mark.parametrize(

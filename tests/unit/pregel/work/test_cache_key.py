@@ -1,4 +1,4 @@
-"""The cache key: results are shared by equal graph, node, code and input, and nothing less."""
+"""Cache keys: tasks with equal graph, node, code and input share a result, and no others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Numbers(TypedDict, total=False):
 
 
 def graph_of(action: Any, cache: WatchedCache, **more: Any) -> Pregel:
-    """One cached node."""
+    """Build a graph of one cached node."""
     return cached(StateGraph(Numbers).add_node("a", action).add_edge(START, "a"), cache, "a", **more)
 
 
@@ -183,7 +183,7 @@ def child(step: int, name: str = "child", route: str = "c") -> Pregel:
 
 
 def below(graph: Pregel) -> list[Callable[[Any], Any]]:
-    """The ways in which a graph is made a node."""
+    """Return the nodes that can be made of a graph."""
 
     async def call(state: Numbers) -> Any:
         return await graph.ainvoke(state)

@@ -1,4 +1,4 @@
-"""Error handlers run in place of a node that has failed, in the same superstep, and again after a crash."""
+"""Error handlers run in place of failed nodes, in the same superstep, and again after a crash."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 def handles(log: list[Any] | None = None, result: Any = None) -> Handler:
-    """A handler that keeps what it was given, and returns always the same."""
+    """Make a handler that keeps its inputs and errors, and always returns `result`."""
 
     async def handler(state: Any, error: NodeError | None = None) -> Any:
         if log is not None:
@@ -54,7 +54,7 @@ def handles(log: list[Any] | None = None, result: Any = None) -> Handler:
 def handled(
     builder: StateGraph, handler: Handler, policies: Policies | None = None, **compiled: Any
 ) -> Pregel:
-    """The graph, whose node `a` has an error handler."""
+    """Build the graph with an error handler for node `a`."""
     own = policies or Policies(handler=HANDLER)
     return with_policies(builder.compile(**compiled), {"a": own}, {HANDLER: handler})
 
@@ -164,7 +164,7 @@ async def test_a_handler_has_its_nodes_place_among_those_that_run_at_once() -> N
 
 
 class Signal(GraphBubbleUp):
-    """A signal of no particular meaning."""
+    """A signal without a meaning."""
 
 
 @pytest.mark.parametrize("raised", [Signal(), SystemExit(3)], ids=repr)

@@ -1,4 +1,4 @@
-"""Commands for a graph around the node's own: where they arrive, what they end, what they leave behind."""
+"""Commands for a parent graph: their arrival, the runs that they end, the results that they leave behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def hand_off(graph: Any = UP, **more: Any) -> Command[Any]:
 
 
 def around(child: Any, *others: str, edges: Sequence[tuple[str, str]] = (), saver: Any = None) -> Pregel:
-    """A graph that begins with the node "child"; the others log their names."""
+    """Build a graph that begins with the node "child". The others log their names."""
     builder = StateGraph(Log).add_node("child", child).add_edge(START, "child")
     for name in others:
         builder.add_node(name, logs(name))
@@ -37,7 +37,7 @@ def around(child: Any, *others: str, edges: Sequence[tuple[str, str]] = (), save
 
 
 def called(child: Pregel) -> Callable[[Any], Any]:
-    """A node that calls a graph, and returns none of what it returns."""
+    """Make a node that invokes a graph, and returns nothing of its result."""
 
     async def call(state: Log) -> Any:
         await child.ainvoke({})
@@ -180,7 +180,7 @@ async def test_updates_show_the_command_as_the_nodes_update() -> None:
 
 
 def three_deep(command: Command[Any], saver: Any = None) -> Pregel:
-    """ "leaf" in "middle" in "child"; each graph logs after the node that holds the next."""
+    """Build "leaf" in "middle" in "child". Each graph logs after the node that holds the next one."""
     leaf = chain(["leaf", "after_leaf"], {"leaf": returns(command)}).compile()
     middle = chain(["middle", "after_middle"], {"middle": leaf}).compile()  # type: ignore[dict-item]
     return around(middle, "after", "goto", edges=[("child", "after")], saver=saver)

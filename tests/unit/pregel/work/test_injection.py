@@ -1,4 +1,4 @@
-"""Beside its input a node is given what it asks for; what is given says where the node runs."""
+"""Injected values: a node receives those that it asks for, and they say where it runs."""
 
 from __future__ import annotations
 

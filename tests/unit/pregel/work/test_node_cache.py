@@ -1,4 +1,4 @@
-"""Cached nodes in a run: what is looked up, what is kept, and what a run does without its cache."""
+"""Cached nodes in a run: look-ups, kept results, and runs whose cache fails."""
 
 from __future__ import annotations
 

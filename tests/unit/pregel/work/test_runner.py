@@ -1,4 +1,4 @@
-"""One superstep's tasks: side by side, bounded, each in a context of its own; the first failure ends all."""
+"""The tasks of a superstep: side by side, bounded, each in its own context. The first failure ends all."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_of_several_failures_the_first_is_raised_and_the_others_are_noted(
 
 
 class Abort(BaseException):
-    """Not an Exception, like SystemExit."""
+    """An exception that ends programs, like SystemExit."""
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])

@@ -1,4 +1,4 @@
-"""Limits on how long a node may take: measured by the run's clock, and nothing is left running."""
+"""Time limits of nodes: measured by the run's clock, and nothing is left running."""
 
 from __future__ import annotations
 
