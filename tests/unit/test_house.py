@@ -126,8 +126,8 @@ def docstrings(tree: ast.Module) -> Iterator[Docstring]:
 
 
 def is_function(node: Documented) -> bool:
-    """Return True for a function or method that is not a property."""
-    if isinstance(node, ast.Module | ast.ClassDef):
+    """Return True for a function or method that is neither a property nor a test."""
+    if isinstance(node, ast.Module | ast.ClassDef) or node.name.startswith("test_"):
         return False
     return not any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
 
@@ -165,7 +165,7 @@ def test_no_docstring_begins_with_a_riddle() -> None:
 def test_a_function_is_described_by_an_imperative() -> None:
     wrong = [
         place
-        for place, docstring in docstrings_in([*SOURCES, *OTHER_SOURCES])
+        for place, docstring in docstrings_in([*SOURCES, *OTHER_SOURCES, *TESTS])
         if docstring.of_function and not may_begin_with_verb(docstring.text)
     ]
     assert not wrong

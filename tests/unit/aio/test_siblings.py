@@ -30,14 +30,14 @@ LIMITS = [None, 3, 10]
 
 
 async def raising(siblings: Siblings, bodies: list[Any], limit: int | None = None) -> None:
-    """As a caller does."""
+    """Run siblings, and raise a cancellation as every caller does."""
     cancelled = await siblings.run(bodies, limit)
     if cancelled is not None:
         raise cancelled
 
 
 def waiting_for(patients: list[Any], then: Callable[[], object]) -> Callable[[], Any]:
-    """A body that does something when all patients have begun."""
+    """Make a body that calls `then` when all patients have begun."""
 
     async def body() -> None:
         for patient in patients:
