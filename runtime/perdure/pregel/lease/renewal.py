@@ -71,8 +71,7 @@ async def renew(saver: LeasedSaver, fence: Fence, clock: Clock, line: CommitLine
 async def hold(body: Callable[[], Awaitable[Result]], *services: Service) -> Result:
     """Run `body` beside `services`, which end with it. The first failure of any of them ends all.
 
-    A failing service cancels the body by a scope of its own, so that the caller's asyncio task is not marked
-    as cancelled, and the failure can be raised in place of the cancellation.
+    A failing service cancels the body, once. Its failure is then raised in place of that cancellation.
     """
     failures: list[BaseException] = []
 
@@ -87,7 +86,7 @@ async def hold(body: Callable[[], Awaitable[Result]], *services: Service) -> Res
             try:
                 return await body()
             except CancelledError:
-                raise  # to the scope, which swallows its own cancellation and lets the caller's through
+                raise  # to `stoppable`, which takes back its own cancellation and lets the caller's through
             except BaseException as failure:
                 failures.append(failure)  # behind the service's failure, if that is why the body failed
     finally:

@@ -109,8 +109,8 @@ class Runner:
         by: StoppedBy = "caller" if cut_short is not None else "sibling"
         if isinstance(cut_short, TimeoutError):
             by = "deadline"
-        # A node may cancel the asyncio task that it runs in: then nothing else tells why it ended. A sibling
-        # that left its graph does not, because that stops nobody.
+        # Tasks are stopped by what cut the superstep short, or by a sibling that failed or waits (one that
+        # left its graph stops nobody). Without such a cause, the node has cancelled its own asyncio task.
         stopped = cut_short is not None or any(
             raised_by(outcome) is not None for outcome in ended if not isinstance(outcome, Left)
         )
