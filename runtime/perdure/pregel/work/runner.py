@@ -245,7 +245,7 @@ class Runner:
         Args:
             context: the context of the node's attempts, which the handler shares.
         """
-        # An error of what prepares the handler is its outcome, so that the failure before it is recorded too.
+        # An error before the handler begins becomes its outcome, once the node's own failure is recorded.
         refused: Exception | None = None
         given = task.input
         try:

@@ -35,7 +35,7 @@ async def within(
     """
     late: list[str] = []
 
-    def up(_: object) -> None:
+    def note_late(_: object) -> None:
         # Before the tasks are cancelled: those that end while they are being stopped are late as well.
         late.extend(repr(task.name) for task in still_to_run(tasks, ended))
 
@@ -44,7 +44,7 @@ async def within(
         return True
 
     try:
-        end = await race(running, copy_context(), expired(), clock, "A superstep", up)
+        end = await race(running, copy_context(), expired(), clock, "A superstep", note_late)
     except CancelledError as error:
         return error  # the caller's, which the race has passed on to the tasks, and has waited for them
     if end.expired is None:
