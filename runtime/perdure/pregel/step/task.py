@@ -74,6 +74,7 @@ class Task(_Fields):
     """
 
     __eq__ = object.__eq__
+    __ne__ = object.__ne__  # a tuple has one of its own, which would compare values
     __hash__ = object.__hash__
 
     @property
