@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from perdure.data import NodeError
 from perdure.ids import path_text, task_id
@@ -64,7 +64,7 @@ class Task(_Fields):
     """One execution of a node in one superstep. Tasks are compared by identity.
 
     A named tuple is made in a quarter of the time of a frozen dataclass. This subclass has no slots, so that
-    a task can cache its id.
+    a task can cache its id, which its `__setattr__` does not prevent.
 
     Attributes:
         path: the place in the schedule, which is also the place in merge order.
@@ -76,6 +76,13 @@ class Task(_Fields):
     __eq__ = object.__eq__
     __ne__ = object.__ne__  # a tuple has one of its own, which would compare values
     __hash__ = object.__hash__
+
+    def __setattr__(self, name: str, _: Any) -> NoReturn:
+        """Refuse an attribute. Raises AttributeError."""
+        raise AttributeError(
+            f"Attribute {name!r} of the task of node {self.name!r} cannot be set. Return what becomes of a "
+            "task as an outcome."
+        )
 
     @property
     def name(self) -> str:
