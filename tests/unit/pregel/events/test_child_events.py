@@ -9,13 +9,16 @@ from typing import Any
 import anyio
 import pytest
 
+from perdure.checkpoint.base import Commit
+from perdure.constants import START
 from perdure.data import RetryPolicy, Send
+from perdure.pregel.events.buffer import BUFFER_SIZE
 from perdure.pregel.graph import Pregel
 from perdure.pregel.plan.plan import Policies
 from perdure.pregel.step.namespace import Namespace
 from perdure.runtime import get_runtime
-from tests.unit.pregel.following import Followed, read
-from tests.unit.pregel.graphs import Log, chain, fails, returns, settle, thread, with_policies
+from tests.unit.pregel.following import Followed, flushes, read
+from tests.unit.pregel.graphs import Log, chain, fails, fan, returns, settle, thread, with_policies
 from tests.unit.pregel.savers import WatchedSaver
 
 Action = Callable[[Any], Awaitable[Any]]
@@ -107,7 +110,7 @@ async def test_a_graph_that_a_sync_node_invokes_tells_the_namespace_of_its_task(
         saying().invoke({})
 
     builder = chain([]).add_node("a", invokes)
-    await check_places(builder.add_edge("__start__", "a").compile(), [["a"], ["a", "1"]])
+    await check_places(builder.add_edge(START, "a").compile(), [["a"], ["a", "1"]])
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["the saver around", "a saver of its own"])
@@ -233,6 +236,64 @@ async def test_the_second_graph_that_a_node_streams_tells_its_ordinal_to_the_out
 
     assert [namespace for namespace, _ in inner] == [(), ()]
     assert [nodes(namespace) for namespace, _ in outer] == [["a"], ["a", "1"]]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+async def test_a_graph_that_a_sync_node_streams_is_read_by_the_node_and_by_the_outer_reader(
+    width: int,
+) -> None:
+    inner: list[Any] = []
+    child = chain(["x"], {"x": flushes(3 * BUFFER_SIZE)}).compile()
+
+    def streams(state: Log) -> None:
+        inner.extend(child.stream({}, stream_mode="custom"))
+
+    builder = fan(["other"][: width - 1]).add_node("a", streams).add_edge(START, "a")
+    outer = await told(builder.compile(), stream_mode="custom")
+
+    assert inner == list(range(3 * BUFFER_SIZE))
+    assert [said for _, said in outer] == inner
+    assert {tuple(nodes(namespace)) for namespace, _ in outer} == {("a",)}
+
+
+async def test_a_graph_of_which_a_node_reads_the_first_event_only_ends_with_the_run() -> None:
+    child = chain(["x"]).add_edge("x", "x").compile()
+
+    async def reads_one(state: Any) -> None:
+        async for _ in child.astream({}):
+            break
+
+    graph = chain(["a", "b"], {"a": reads_one}).compile(checkpointer=WatchedSaver())
+    events = await told(graph)
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+
+    assert events[-1] == ((), {"b": {"log": ["b"]}})
+
+
+async def test_in_sync_the_values_of_a_child_graph_are_told_only_after_they_are_stored() -> None:
+    saver = WatchedSaver()
+    child = chain(["x", "y"]).compile()
+    graph = chain(["a"], {"a": child.ainvoke}).compile(checkpointer=saver)
+    stored: list[tuple[str, ...]] = []
+
+    async def settled(commit: Commit) -> None:
+        await settle()
+        stored.extend(Namespace(row.ns).path for row in commit.checkpoints)
+
+    saver.before_commit = settled
+    run = Followed(graph, {}, thread(), durability="sync")
+    reader, told = run.reader("values", subgraphs=True), [0, 0]
+    ending = asyncio.create_task(run.run())
+    while batch := await reader.batch():
+        for namespace, values in batch:
+            if values["log"]:
+                told[len(namespace)] += 1
+                # The first checkpoints are those of an input, and of START.
+                assert stored.count(namespace) == told[len(namespace)] + 2
+    await ending
+
+    assert told == [1, 2]
 
 
 async def test_a_slow_outer_reader_holds_a_graph_up_that_a_node_streams() -> None:
