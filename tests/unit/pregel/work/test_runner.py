@@ -13,9 +13,10 @@ import anyio.lowlevel
 import pytest
 
 from perdure.context import current_task
-from perdure.data import Command, Send
+from perdure.data import Command, RetryPolicy, Send
 from perdure.errors import NodeCancelledError
-from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, returns
+from perdure.pregel.plan.plan import Policies
+from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, returns, with_policies
 
 setting: contextvars.ContextVar[str] = contextvars.ContextVar("setting", default="unset")
 
@@ -321,3 +322,24 @@ async def test_a_node_that_cancels_its_own_task_beside_others_has_failed() -> No
 
     with pytest.raises(NodeCancelledError, match="Node 'a' raised CancelledError"):
         await fan(["a", "b"], {"a": node}).compile().ainvoke({})
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["width 1", "width 2"])
+@pytest.mark.parametrize("limit", [None, 1], ids=["unbounded", "bounded"])
+@pytest.mark.parametrize("timed", [False, True], ids=["with policies", "with a time limit of the superstep"])
+async def test_no_way_to_run_a_node_leaks_its_context(
+    names: list[str], limit: int | None, timed: bool
+) -> None:
+    seen: list[str] = []
+
+    async def sets(state: Log) -> None:
+        seen.append(setting.get())
+        setting.set("leaked")
+
+    builder = fan(names, dict.fromkeys(names, sets)).add_node("next", sets).add_edge("a", "next")
+    retried = None if timed else Policies(retry=(RetryPolicy(),))
+    graph = with_policies(builder.compile(), {} if retried is None else dict.fromkeys(names, retried))
+    graph.step_timeout = 60 if timed else None
+    await graph.ainvoke({}, {"max_concurrency": limit})
+
+    assert [*seen, setting.get()] == ["unset"] * (len(names) + 2)
