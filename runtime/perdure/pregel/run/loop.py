@@ -96,6 +96,8 @@ class Loop:
             if not self._tasks:
                 await self._nothing_to_do()
             await self._run_supersteps()
+        except GeneratorExit:  # the loop was closed, and this coroutine collected: nothing can be awaited
+            raise
         except BaseException as error:
             await self._ended_by(error)
             self._tell_end(error)
