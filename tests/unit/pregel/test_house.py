@@ -163,7 +163,7 @@ class Match(NamedTuple):
 
     @property
     def is_exhaustive(self) -> bool:
-        """Whether its last case is `case _: assert_never(...)`, for type checkers."""
+        """True if its last case is `case _: assert_never(...)`, for type checkers."""
         match self.node.cases[-1]:
             case ast.match_case(pattern=ast.MatchAs(pattern=None), body=[ast.Expr(value=ast.Call() as call)]):
                 return ast.unparse(call.func) == "assert_never"

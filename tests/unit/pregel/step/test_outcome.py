@@ -56,7 +56,7 @@ JOINS = {"a": "join:a+b:joined", "b": "join:a+b:joined", "n9": "join:n9+n10:late
 
 
 class Deed(NamedTuple):
-    """What a task does: how it ends, and what it writes."""
+    """The deed of a task: how it ends, and what it writes."""
 
     handled: bool
     log: list[str]
