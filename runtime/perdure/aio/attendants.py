@@ -32,5 +32,7 @@ class Attendants:
     async def dismiss(self) -> None:
         """Cancel all services and wait until they have ended."""
         for task in self._tasks:
+            if task.get_loop().is_closed():
+                return  # with the run still in it, which is collected now: nobody can be cancelled or awaited
             task.cancel()
         await outlast(*self._tasks)

@@ -76,14 +76,17 @@ async def clean_up(work: Callable[[], Awaitable[None]], seconds: float) -> None:
 
     Raises:
         TimeoutError: `work` took more than `seconds`.
+        RuntimeError: the loop was closed, so that nothing can be done any more.
     """
 
     async def bounded() -> None:
         with anyio.fail_after(seconds):
             await work()
 
-    # In a task of its own, because a shield holds off scopes of anyio, but not what calls Task.cancel.
-    task = asyncio.create_task(bounded())
+    # In a task of its own, because a shield holds off scopes of anyio, but not what calls Task.cancel. The
+    # loop is asked for first: without one, as when this is collected after it was closed, the coroutine
+    # of `bounded` is not made, which nobody would await.
+    task = asyncio.get_running_loop().create_task(bounded())
     await outlast(task)
     if task.cancelled():  # as every task is when the loop shuts down: then there is only this one left
         await bounded()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any, TypedDict, cast
 
 import anyio
@@ -24,7 +25,7 @@ from perdure.errors import (
 from perdure.graph.state import StateGraph
 from perdure.service.recovery import recover
 from perdure.testing.clock import FakeClock
-from tests.unit.pregel.graphs import Gate, Log, Runs, chain, logs, returns, thread
+from tests.unit.pregel.graphs import Gate, Log, Runs, chain, fan, logs, returns, settle, thread
 from tests.unit.pregel.savers import WatchedSaver
 
 
@@ -249,3 +250,21 @@ async def test_of_two_recoverers_with_one_list_each_run_is_continued_by_one() ->
 async def test_a_durability_without_a_checkpointer_is_warned_about() -> None:
     with pytest.warns(PerdureWarning, match="no effect when no checkpointer"):
         await chain(["a"]).compile().ainvoke({}, durability="sync")
+
+
+@pytest.mark.parametrize("names", ["a", "ab"], ids=["width 1", "width 2"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_run_whose_loop_was_closed_is_collected_without_a_warning(names: str, stored: bool) -> None:
+    async def stops(state: Log) -> None:
+        await settle()
+        asyncio.get_running_loop().stop()
+        await anyio.sleep_forever()
+
+    graph = fan(names, {"a": stops}).compile(checkpointer=WatchedSaver() if stored else None)
+    loop = asyncio.new_event_loop()
+    run = loop.create_task(graph.ainvoke({}, thread()))
+    loop.run_forever()
+    loop.close()
+    assert not run.done()
+    del run
+    gc.collect()  # warnings are errors, also those that are raised here
