@@ -14,7 +14,9 @@ from perdure.checkpoint.base import Checkpoint, Commit, Fence, RunEnd, WriteRow
 from perdure.checkpoint.memory import InMemorySaver, MemorySaver
 from perdure.errors import InvalidPayloadError, StaleRunError, ThreadBusyError, UnserializableValueError
 from perdure.testing.clock import FakeClock
-from perdure.testing.conformance.kit import Subject, Timeline, request
+from perdure.testing.conformance.claims import request
+from perdure.testing.conformance.subject import Subject
+from perdure.testing.conformance.timeline import Timeline
 
 
 class Color(enum.Enum):

@@ -21,14 +21,9 @@ from perdure.checkpoint.memory import InMemorySaver
 from perdure.errors import StaleRunError
 from perdure.testing.clock import FakeClock
 from perdure.testing.conformance import CAPABILITIES, CHECKS, Check, Report, Subject, run
-from perdure.testing.conformance.kit import (
-    Timeline,
-    expect,
-    expect_error,
-    expect_stale,
-    expect_that,
-    request,
-)
+from perdure.testing.conformance.claims import expect_stale, request
+from perdure.testing.conformance.expectations import expect, expect_error, expect_that
+from perdure.testing.conformance.timeline import Timeline
 
 
 class Unleased(BaseCheckpointSaver):

@@ -1,4 +1,4 @@
-"""Checks that a saver keeps its contract, for whoever writes one.
+"""Checks that a saver keeps its contract, for authors of savers.
 
 With pytest, each check is a test:
 
@@ -6,11 +6,11 @@ With pytest, each check is a test:
     async def test_my_saver(check: Check, my_saver: MySaver) -> None:
         await check(Subject(saver=my_saver, expire=expire))
 
-Without it, `print(await run(open_subject))`.
+Without pytest, use `print(await run(open_subject))`.
 """
 
 from perdure.testing.conformance.catalogue import CAPABILITIES, CHECKS, run
-from perdure.testing.conformance.kit import Check, Subject
 from perdure.testing.conformance.report import Report
+from perdure.testing.conformance.subject import Check, Subject
 
 __all__ = ["CAPABILITIES", "CHECKS", "Check", "Report", "Subject", "run"]

@@ -6,17 +6,19 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from perdure.testing.conformance.commits import COMMIT
-from perdure.testing.conformance.fences import FENCES
-from perdure.testing.conformance.kit import Check, Subject
-from perdure.testing.conformance.leases import LEASES
-from perdure.testing.conformance.listing import LIST
-from perdure.testing.conformance.orphans import ORPHANS
-from perdure.testing.conformance.put import PUT
-from perdure.testing.conformance.reads import GET_TUPLE
+from perdure.testing.conformance.checks.commits import COMMIT
+from perdure.testing.conformance.checks.copying import COPY_THREAD
+from perdure.testing.conformance.checks.deleting import DELETE_FOR_RUNS, DELETE_THREAD
+from perdure.testing.conformance.checks.fences import FENCES
+from perdure.testing.conformance.checks.leases import LEASES
+from perdure.testing.conformance.checks.listing import LIST
+from perdure.testing.conformance.checks.orphans import ORPHANS
+from perdure.testing.conformance.checks.pruning import PRUNE
+from perdure.testing.conformance.checks.put import PUT
+from perdure.testing.conformance.checks.reads import GET_TUPLE
+from perdure.testing.conformance.checks.writes import PUT_WRITES
 from perdure.testing.conformance.report import Report, run_checks
-from perdure.testing.conformance.threads import COPY_THREAD, DELETE_FOR_RUNS, DELETE_THREAD, PRUNE
-from perdure.testing.conformance.writes import PUT_WRITES
+from perdure.testing.conformance.subject import Check, Subject
 
 _ALL: Final = (
     PUT,

@@ -1,4 +1,4 @@
-"""Running all checks and saying how they went."""
+"""Reports of checks that were run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from perdure.checkpoint.base import LeasedSaver
-from perdure.testing.conformance.kit import Check, Subject
+from perdure.testing.conformance.subject import Check, Subject
 
 
 @dataclass(frozen=True, slots=True)

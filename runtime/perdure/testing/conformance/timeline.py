@@ -1,122 +1,28 @@
-"""The parts of a check: the saver that it is shown, threads written by hand, and expectations."""
+"""Threads that are written by hand, checkpoint by checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import orjson
 
 from perdure.checkpoint.base import (
     CHECKPOINT_FORMAT,
-    BaseCheckpointSaver,
     BlobRow,
     Checkpoint,
     CheckpointMetadata,
     CheckpointRow,
     CheckpointTuple,
-    Claim,
-    ClaimRequest,
     Commit,
     Fence,
-    LeasedSaver,
     RunEnd,
     WriteRow,
 )
 from perdure.clock import IdSource
-from perdure.errors import StaleRunError
 from perdure.ids import make_version
-from perdure.testing.exact import exactly_equal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """A saver under test.
-
-    Attributes:
-        expire: makes the lease of the run that holds this thread run out, as if its process had been
-            gone for long. Other leases may run out with it. Needed for the capability "leases".
-    """
-
-    saver: BaseCheckpointSaver
-    expire: Callable[[str], Awaitable[None]] | None = None
-
-    @property
-    def leased(self) -> LeasedSaver:
-        if not isinstance(self.saver, LeasedSaver):
-            raise TypeError(f"{type(self.saver).__name__} has no leases: leave out the capability 'leases'.")
-        return self.saver
-
-    async def expire_lease(self, thread_id: str) -> None:
-        if self.expire is None:
-            raise TypeError("Leases cannot be checked without Subject(expire=...).")
-        await self.expire(thread_id)
-
-
-CheckFunction = Callable[[Subject], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that every saver does. Awaiting a call raises AssertionError where it does not.
-
-    Checks use threads and runs of their own: they may share a saver, one after the other.
-    """
-
-    capability: str
-    name: str
-    function: CheckFunction
-
-    async def __call__(self, subject: Subject) -> None:
-        await self.function(subject)
-
-    def __str__(self) -> str:
-        return f"{self.capability}: {self.name}"
-
-
-class Capability:
-    """Collects checks of one capability, in the order in which they are written."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.checks: list[Check] = []
-
-    def check(self, function: CheckFunction) -> CheckFunction:
-        self.checks.append(Check(self.name, function.__name__, function))
-        return function
-
-
-# Expectations
-
-
-def expect(actual: Any, expected: Any, what: str) -> None:
-    """Equal and of the same type."""
-    if not exactly_equal(actual, expected):
-        raise AssertionError(f"{what}: expected {expected!r}, got {actual!r}")
-
-
-def expect_that(truth: object, what: str) -> None:
-    if not truth:
-        raise AssertionError(f"not so: {what}")
-
-
-async def expect_error(
-    call: Awaitable[object], *kinds: type[Exception], naming: Sequence[str] = ()
-) -> Exception:
-    """Return the error that `call` raises, of one of these kinds, with a message that names these texts."""
-    wanted = " or ".join(kind.__name__ for kind in kinds)
-    try:
-        answer = await call
-    except kinds as error:
-        for text in naming:
-            expect_that(text in str(error), f"the message of {type(error).__name__} names {text!r}: {error}")
-        return error
-    raise AssertionError(f"expected {wanted}, got the answer {answer!r}")
-
-
-# Threads
+from perdure.testing.conformance.subject import Subject
 
 
 def new_name(kind: str) -> str:
@@ -252,26 +158,17 @@ def pending(stored: CheckpointTuple) -> list[tuple[str, str, Any]]:
     return [tuple(write) for write in stored.pending_writes or []]
 
 
-# Claims
-
-SUCCESS: Final = RunEnd(status="success")
-
-
-def request(thread_id: str, run_id: str | None = None, **more: Any) -> ClaimRequest:
-    """Claim this thread for a run, a new one unless it is named."""
-    fields: dict[str, Any] = {"graph": "graph", "signature": "signature", "input": b"null", **more}
-    return ClaimRequest(thread_id=thread_id, run_id=run_id or new_name("run"), **fields)
-
-
-async def claimed(subject: Subject, run_id: str | None = None) -> tuple[Timeline, Claim]:
-    """Make a new thread, held by a run."""
-    timeline = Timeline(subject)
-    return timeline, await subject.leased.aclaim(request(timeline.thread_id, run_id))
+async def full_thread(subject: Subject) -> tuple[Timeline, Timeline]:
+    """Make a root and a child of three checkpoints each, with writes on the oldest and on the newest."""
+    root = Timeline(subject)
+    child = Timeline(subject, root.thread_id, ns="child:1")
+    for timeline in (root, child):
+        for number in range(3):
+            config = await timeline.put({"n": number} if number else {"n": 0, "first": timeline.ns})
+            if number != 1:
+                await subject.saver.aput_writes(config, [("n", number + 1)], f"task-{number}")
+    return root, child
 
 
-async def expect_stale(subject: Subject, timeline: Timeline, commit: Commit) -> None:
-    """Check that a commit is refused, and that nothing of it is stored."""
-    before = await timeline.stored_ids()
-    naming = [timeline.thread_id, commit.fence.run_id if commit.fence else ""]
-    await expect_error(subject.saver.acommit(commit), StaleRunError, naming=naming)
-    expect(await timeline.stored_ids(), before, "the ids after a refused commit")
+async def everything(subject: Subject, thread_id: str) -> list[str]:
+    return await ids_of(subject.saver.alist({"configurable": {"thread_id": thread_id}}))

@@ -1,22 +1,14 @@
-"""Fences: who has lost a thread cannot write to it; what was stored may be sent again."""
+"""Fences: a run that lost its thread cannot write to it; a commit that was stored may be sent again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from perdure.checkpoint.base import Fence, RunEnd
-from perdure.testing.conformance.kit import (
-    SUCCESS,
-    Capability,
-    Subject,
-    Timeline,
-    claimed,
-    expect,
-    expect_stale,
-    new_name,
-    pending,
-    request,
-)
+from perdure.testing.conformance.claims import SUCCESS, claimed, expect_stale, request
+from perdure.testing.conformance.expectations import expect
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, new_name, pending
 
 FENCES = Capability("leases")
 

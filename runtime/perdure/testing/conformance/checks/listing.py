@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perdure.testing.conformance.kit import Capability, Subject, Timeline, expect, ids_of, new_name, pending
+from perdure.testing.conformance.expectations import expect
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, ids_of, new_name, pending
 
 LIST = Capability("list")
 

@@ -1,4 +1,4 @@
-"""aput_writes: what tasks wrote waits with the checkpoint they ran from."""
+"""aput_writes: writes of tasks are pending on the checkpoint that the tasks ran from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 from perdure.constants import ERROR, INTERRUPT, RESUME
 from perdure.errors import MissingThreadError
-from perdure.testing.conformance.kit import Capability, Subject, Timeline, expect, expect_error, pending
+from perdure.testing.conformance.expectations import expect, expect_error
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, pending
 
 PUT_WRITES = Capability("put_writes")
 

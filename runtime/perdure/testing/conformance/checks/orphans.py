@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from perdure.checkpoint.base import Claim, ClaimRequest, Fence, Orphan, RunEnd
 from perdure.errors import StaleRunError, ThreadBusyError
-from perdure.testing.conformance.kit import (
-    SUCCESS,
-    Capability,
-    Subject,
-    Timeline,
-    claimed,
-    expect,
-    expect_error,
-    expect_stale,
-    expect_that,
-    new_name,
-    request,
-)
+from perdure.testing.conformance.claims import SUCCESS, claimed, expect_stale, request
+from perdure.testing.conformance.expectations import expect, expect_error, expect_that
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, new_name
 
 ORPHANS = Capability("leases")
 

@@ -1,4 +1,4 @@
-"""acommit: what is handed over together becomes durable together, once."""
+"""acommit: rows that are handed over together are stored together, once."""
 
 from __future__ import annotations
 
@@ -10,15 +10,9 @@ from typing import Any
 from perdure.checkpoint.base import Commit
 from perdure.constants import ERROR, RESERVED_SLOTS, RESUME
 from perdure.errors import UnserializableValueError
-from perdure.testing.conformance.kit import (
-    Capability,
-    Subject,
-    Timeline,
-    expect,
-    expect_error,
-    new_name,
-    pending,
-)
+from perdure.testing.conformance.expectations import expect, expect_error
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, new_name, pending
 
 COMMIT = Capability("commit")
 

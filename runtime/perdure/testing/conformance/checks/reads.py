@@ -1,18 +1,12 @@
-"""aget_tuple: which checkpoint is meant, and what is told of it."""
+"""aget_tuple: the checkpoint that is meant, and everything that belongs to it."""
 
 from __future__ import annotations
 
 from perdure.clock import IdSource
 from perdure.errors import MissingThreadError
-from perdure.testing.conformance.kit import (
-    Capability,
-    Subject,
-    Timeline,
-    expect,
-    expect_error,
-    new_name,
-    pending,
-)
+from perdure.testing.conformance.expectations import expect, expect_error
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, new_name, pending
 
 GET_TUPLE = Capability("get_tuple")
 

@@ -1,4 +1,4 @@
-"""aput: what is stored comes back."""
+"""aput: a checkpoint that is stored comes back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, Checkpoint
 from perdure.clock import IdSource
-from perdure.testing.conformance.kit import Capability, Subject, Timeline, expect, new_name
+from perdure.testing.conformance.expectations import expect
+from perdure.testing.conformance.subject import Capability, Subject
+from perdure.testing.conformance.timeline import Timeline, new_name
 
 PUT = Capability("put")
 
