@@ -13,19 +13,19 @@ Namespace: TypeAlias = tuple[str, ...]
 """Labels, from the general to the special."""
 
 FullKey: TypeAlias = tuple[Namespace, str]
-"""The address of an entry: its namespace, and its key in there."""
+"""The address of an entry: its namespace, and its key in that namespace."""
 
 
 class BaseCache(ABC):
-    """Keeps bytes under keys for a while.
+    """A store that keeps bytes under keys for a while.
 
-    A cache may forget anything at any time. What it answers with is what was kept last under that
-    key, unchanged, and not expired. Every call is one round trip, however many keys it is about; calls
-    may overlap. What goes wrong is raised: the engine then goes on without the cache.
+    A cache may forget anything at any time. A value that it returns is the last that was kept under the key,
+    unchanged and not expired. Every call is one round trip, however many keys it has; calls may overlap.
+    Errors are raised, and the engine then goes on without the cache.
 
     Attributes:
-        serde: makes bytes of what is kept; who calls the cache calls it.
-        home: the event loop that the cache lives on; None: any.
+        serde: the serializer of the values; the caller of the cache uses it.
+        home: the event loop on which all calls are made; None if any will do.
     """
 
     home: Any = None
@@ -35,18 +35,18 @@ class BaseCache(ABC):
 
     @abstractmethod
     async def aget(self, keys: Sequence[FullKey]) -> dict[FullKey, bytes]:
-        """Return what is kept under these keys; the answer leaves out keys that have no entry."""
+        """Return the values under these keys, without the keys that have no entry."""
 
     @abstractmethod
     async def aset(self, pairs: Mapping[FullKey, tuple[bytes, float | None]]) -> None:
-        """Keep each value for so many seconds, or for ever (None), in place of what was kept there.
+        """Keep each value for so many seconds, or for ever (None), in place of the one before.
 
-        Of zero or fewer seconds nothing is seen.
+        A value that is kept for zero or fewer seconds is never returned.
         """
 
     @abstractmethod
     async def aclear(self, namespaces: Sequence[Namespace] | None = None) -> None:
-        """Forget what is in these namespaces and in those below them; None: everything.
+        """Forget the entries in these namespaces and in those below them, or, for None, all entries.
 
-        Below a namespace are those that begin with all of its labels; () is above all.
+        The namespaces below one begin with all of its labels; all are below ().
         """

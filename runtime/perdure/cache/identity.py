@@ -1,8 +1,8 @@
-"""Code as bytes: what a function, or what else is called, does, as far as it can be told from itself.
+"""Callables as bytes that change when their code or their own data does.
 
-The bytes hold its name, its code with its constants, its defaults, what its closure holds, the
-arguments of a partial, the state of an object. What a module holds under a name that the code only
-mentions is not in them, nor is the code of what it calls by such a name.
+The bytes hold the name, the code with its constants, the defaults, the values in the closure, the arguments
+of a partial, the state of an object. Globals that the code mentions by name are not in them, and neither is
+the code of functions that it calls by name.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _IMMUTABLE_TYPE: Final = 1 << 8
 
 
 class CodeEncoder(TypedEncoder):
-    """Encodes code, and data beside it.
+    """An encoder of code, and of data beside it.
 
-    What is neither, such as a client or a lock, is known by being itself: then `private` is set.
+    A value that is neither, such as a client or a lock, is encoded by its identity, and sets `private`.
 
     Args:
-        stands_for: what to encode in place of a value; None for the value itself.
+        stands_for: returns a value to encode in place of another; None for that itself.
     """
 
     def __init__(self, stands_for: Callable[[Any], Any] = lambda value: None) -> None:

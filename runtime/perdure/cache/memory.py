@@ -15,7 +15,7 @@ DEFAULT_MAX_ENTRIES: Final = 10_000
 
 
 class InMemoryCache(BaseCache):
-    """Keeps entries in this process; when it is full, the one that was used least recently goes."""
+    """A cache in this process; when it is full, the entry that was used least recently is removed."""
 
     def __init__(
         self,

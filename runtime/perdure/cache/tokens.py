@@ -1,4 +1,4 @@
-"""Names for things that have none: random bytes that belong to one object of this process."""
+"""Tokens: random bytes that identify one object of this process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _tokens: dict[int, tuple[ref[Any], bytes]] = {}
 
 
 def token_of(value: Any) -> bytes:
-    """Return a token that is this object's for as long as it lives, and no other's in any process.
+    """Return the token of an object: the same as long as it lives, and no other object's in any process.
 
-    Random, because processes that were forked from one would count the same numbers. Raises
-    RefusedError for an object whose end nobody is told of: the next one could be in its place.
+    It is random, because processes that were forked from one would count the same numbers. Raises
+    RefusedError for an object that cannot be weakly referenced: its end would not be noticed, and the next
+    object could be in its place.
     """
     known = _tokens.get(id(value))
     if known is not None and known[0]() is value:

@@ -1,7 +1,7 @@
-"""Values as bytes that two values share only if they are equal and of the same type.
+"""Values as bytes that are equal only for values that are equal and of the same type.
 
-Other than what is stored of a value, these bytes are never read back, and they do not depend on the
-order of a dict or a set, nor on the process.
+Unlike stored values, these bytes are never read back. They depend neither on the order of a dict or a set
+nor on the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BUILTINS: Final = (str, bytes, bytearray, int, float, complex, list, tuple, dic
 
 
 def frame(tag: bytes, *parts: bytes) -> bytes:
-    """Join parts to one part, which says where it ends. Each kind of thing has a tag of its own."""
+    """Join parts to one, which says where it ends. Each kind of value has a tag of its own."""
     content = b"".join(parts)
     return tag + len(content).to_bytes(8, "big") + content
 
@@ -33,10 +33,10 @@ def text(value: str) -> bytes:
 
 
 class TypedEncoder:
-    """Encodes values that are made of data.
+    """An encoder of values that are made of data.
 
     Attributes:
-        private: whether the bytes hold something that other processes cannot know.
+        private: True if the bytes hold something that other processes cannot know.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class TypedEncoder:
 
 
 def is_found_by_name(thing: Any) -> bool:
-    """Return whether the module of a thing has this very thing under its name."""
+    """Return True if the module of an object has this very object under its name."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str):
         return False

@@ -1,4 +1,4 @@
-"""Recovery: finding the runs whose process is gone, and continuing them."""
+"""Recovery: runs whose process is gone are found, and continued."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from perdure.pregel.graph import Pregel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """An orphaned run that was continued here.
+    """An orphan that was continued here.
 
     Attributes:
-        output: what the run returned; None if it failed.
-        error: what it failed with.
+        output: the output of the run; None if it failed.
+        error: the error that it failed with.
     """
 
     thread_id: str
@@ -38,32 +38,32 @@ async def recover(
 ) -> list[Recovered]:
     """Continue the runs of `graph` whose lease has run out, and wait until they end.
 
-    The runs of a graph are those recorded under its name, `compile(name=...)`: give it one that
-    other graphs on the same database do not have. A run goes on from its last stored superstep; one
-    that had stored none starts from its recorded input. Runs that another process claims first are
-    left to it. Orphans of several processes, and several recoverers at once, are fine.
+    The runs of a graph are those that were recorded under its name, `compile(name=...)`, so give it a name
+    that no other graph on the database has. A run goes on from its last stored superstep, or starts from its
+    recorded input if none was stored. A run that another process claims first is left to that process. Any
+    number of processes may recover at once.
 
-    What such a run was called with as `config` is recorded, but for objects that are not plain JSON in
-    its `configurable`.
+    The `config` of a run was recorded, except for values in its `configurable` that are not plain JSON.
 
     Args:
-        context: called for each run, makes the `context` that it goes on with, which is not stored.
-        limit: find at most so many.
-        max_concurrency: continue at most so many at the same time.
+        context: called for each run; returns the `context` that it goes on with, which is not stored.
+        limit: how many runs to find at most.
+        max_concurrency: how many runs to continue at one time.
 
     Raises:
-        RecoveryRefusedError: the graph's checkpointer keeps no leases, so a run that is gone cannot
-            be told from one that is slow.
+        RecoveryRefusedError: the graph's checkpointer has no leases, so that a run whose process is gone
+            cannot be told from a slow one.
     """
     saver = graph.checkpointer
     if not isinstance(saver, BaseCheckpointSaver):
         raise RecoveryRefusedError(
-            f"Graph {graph.name!r} has no checkpointer, so nothing of its runs is kept to be recovered."
+            f"Graph {graph.name!r} has no checkpointer, so nothing of its runs is stored. Compile it with "
+            "one that has leases, such as PostgresSaver."
         )
     if not isinstance(saver, LeasedSaver):
         raise RecoveryRefusedError(
-            f"Graph {graph.name!r} has {type(saver).__name__} as its checkpointer, which keeps no leases. "
-            "Use one that does, such as PostgresSaver."
+            f"Graph {graph.name!r} has {type(saver).__name__} as its checkpointer, which has no leases. "
+            "Use one that has, such as PostgresSaver."
         )
     recovered: list[Recovered] = []
     orphans = await saver.aorphans(graph=graph.name, limit=limit)
@@ -82,18 +82,18 @@ async def recover(
 
 
 def _is_ours(graph: Pregel, orphan: Orphan) -> bool:
-    """Return whether a graph may continue a run: unnamed graphs share a name, so they must look alike too."""
+    """Return True if a graph may continue a run. Unnamed graphs share a name, so signatures count, too."""
     return graph.name != DEFAULT_GRAPH_NAME or graph.plan.signature == orphan.signature
 
 
 async def _continue(
     graph: Pregel, orphan: Orphan, context: Callable[[Orphan], Any] | None
 ) -> Recovered | None:
-    """Continue one run; None if another process was faster."""
+    """Continue a run; return None if another process was faster."""
     try:
         output = await graph.acontinue(orphan, context=None if context is None else context(orphan))
     except OrphanTakenError:
         return None
-    except Exception as error:  # it is the run's own, recorded with it, and must not stop the others
+    except Exception as error:  # the run's own, which is recorded with it and must not stop other runs
         return Recovered(thread_id=orphan.thread_id, run_id=orphan.run_id, error=error)
     return Recovered(thread_id=orphan.thread_id, run_id=orphan.run_id, output=output)

@@ -1,4 +1,4 @@
-"""The sweeper: what a process does now and then, such as looking for orphaned runs."""
+"""The sweeper: jobs that a process runs now and then, such as the search for orphans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Job = Callable[[], Awaitable[object]]
 
 
 class Sweeper:
-    """Runs registered jobs at intervals, each on its own; one for each process.
+    """A runner of registered jobs, each at its own interval; a process has one.
 
     Example:
         >>> sweeper = Sweeper()
@@ -25,8 +25,8 @@ class Sweeper:
         >>> # async with anyio.create_task_group() as group:
         >>> #     group.start_soon(sweeper.run)
 
-    A job that fails is logged and comes again; one that takes longer than its interval is not
-    started a second time beside itself.
+    A job that fails is logged and runs again. A job that takes longer than its interval never runs twice at
+    one time.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -34,13 +34,13 @@ class Sweeper:
         self._jobs: dict[str, tuple[Job, float]] = {}
 
     def register(self, name: str, job: Job, *, every: float) -> None:
-        """Have `job` run about every so many seconds, varied so that processes do not march in step."""
+        """Have `job` run about every so many seconds, varied so that processes do not run it in step."""
         if name in self._jobs:
-            raise ValueError(f"A job named {name!r} is registered already.")
+            raise ValueError(f"A job named {name!r} is registered already. Use another name.")
         self._jobs[name] = (job, every)
 
     async def run(self) -> None:
-        """Run the jobs registered so far until cancelled; the first time at once."""
+        """Run the jobs that are registered now, at once and then at intervals, until this is cancelled."""
         async with anyio.create_task_group() as group:
             for name, (job, every) in self._jobs.items():
                 group.start_soon(partial(self._repeat, name, job, every))

@@ -6,7 +6,7 @@ import anyio
 
 
 class FakeClock:
-    """Time for tests: `advance` moves it and wakes whoever has slept long enough."""
+    """A clock for tests: `advance` moves it, and wakes the tasks that have slept long enough."""
 
     def __init__(self, epoch_ns: int = 1_700_000_000_000_000_000) -> None:
         self._epoch_ns = epoch_ns
@@ -25,7 +25,7 @@ class FakeClock:
             await self._moved.wait()
 
     def advance(self, seconds: float) -> None:
-        """Let that many seconds pass."""
+        """Let so many seconds pass."""
         self._elapsed_ns += round(seconds * 1e9)
         moved, self._moved = self._moved, anyio.Event()
         moved.set()

@@ -1,4 +1,4 @@
-"""Fault scripts: what happens when execution comes to a named point."""
+"""Fault scripts: actions at named points of the execution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Action = Callable[[], Awaitable[None]]
 
 
 async def kill_process() -> None:
-    """End this process the hard way: no clean-up, no goodbye to anybody."""
+    """Kill this process with SIGKILL: nothing is cleaned up."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -23,7 +23,7 @@ def fault(point: FaultPoint, action: Action, *, subject: str | None = None, nth:
     """Run `action` once, when `point` is reached for the nth time.
 
     Args:
-        subject: count only where it concerns this: a node's name, or else a thread id.
+        subject: count only times that concern this: a node's name or a thread id.
     """
     if point not in FAULT_POINTS:
         raise ValueError(f"Unknown fault point {point!r}. Known: {', '.join(FAULT_POINTS)}.")

@@ -130,5 +130,5 @@ async def test_of_a_graph_that_keeps_nothing_nothing_can_be_recovered(checkpoint
     builder = StateGraph(State).add_node("a", lambda state: None).add_edge(START, "a")
     graph = builder.compile(checkpointer, name="mine")
 
-    with pytest.raises(RecoveryRefusedError, match="has no checkpointer, so nothing of its runs is kept"):
+    with pytest.raises(RecoveryRefusedError, match="has no checkpointer, so nothing of its runs is stored"):
         await recover(graph)
