@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.checkpoint.rows import config_of
+from perdure.checkpoint.addresses import config_of
 from perdure.config import RunSettings, merge_configs, parse_config, passed_on, require_thread, task_metadata
 from perdure.errors import GraphValidationError, MissingThreadError
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, BlobRow, CheckpointRow, WriteRow
-from perdure.checkpoint.rows import encode_metadata
+from perdure.checkpoint.metadata import encode_metadata
 from perdure.errors import InvalidPayloadError
 from perdure_checkpointers.postgres.connections.arrays import TextArray
 from perdure_checkpointers.postgres.connections.database import Database

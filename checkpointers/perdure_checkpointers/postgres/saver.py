@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from psycopg_pool import AsyncConnectionPool
 
-from perdure.checkpoint import rows
+from perdure.checkpoint.addresses import address_of, checkpoint_id_of, config_of, require_ids
 from perdure.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
@@ -22,6 +22,7 @@ from perdure.checkpoint.base import (
     RunEnd,
     SerializerProtocol,
 )
+from perdure.checkpoint.rows import build_tuple, commit_of_checkpoint, commit_of_writes
 from perdure.checkpoint.serde import JsonSerializer
 from perdure.errors import StaleRunError
 from perdure_checkpointers.postgres.claims.claims import Claims
@@ -201,7 +202,7 @@ class PostgresSaver(LeasedSaver):
     # Reading
 
     async def aget_tuple(self, config: Mapping[str, Any]) -> CheckpointTuple | None:
-        address = rows.address_of(config)
+        address = address_of(config)
         with self._place.translated():
             stored = await self._reader.head(address.thread_id, address.ns or "", address.checkpoint_id)
         return self._view(stored) if stored else None
@@ -214,12 +215,12 @@ class PostgresSaver(LeasedSaver):
         before: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        address = rows.address_of(config) if config is not None else None
+        address = address_of(config) if config is not None else None
         selection = Selection(
             thread_id=address and address.thread_id,
             ns=address and address.ns,
             checkpoint_id=address and address.checkpoint_id,
-            before=rows.checkpoint_id_of(before) if before is not None else None,
+            before=checkpoint_id_of(before) if before is not None else None,
             filter=filter,
         )
         pages = self._reader.pages(selection, limit)
@@ -232,7 +233,7 @@ class PostgresSaver(LeasedSaver):
             return await anext(pages, None)
 
     def _view(self, stored: StoredCheckpoint) -> CheckpointTuple:
-        return rows.build_tuple(self.serde, *stored)
+        return build_tuple(self.serde, *stored)
 
     # Writing without a run
 
@@ -243,9 +244,9 @@ class PostgresSaver(LeasedSaver):
         metadata: CheckpointMetadata,
         new_versions: Mapping[str, str],
     ) -> dict[str, Any]:
-        commit = rows.commit_of_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
+        commit = commit_of_checkpoint(self.serde, config, checkpoint, metadata, new_versions)
         await self.acommit(commit)
-        return rows.config_of(commit.thread_id, commit.checkpoints[0].ns, checkpoint["id"])
+        return config_of(commit.thread_id, commit.checkpoints[0].ns, checkpoint["id"])
 
     async def aput_writes(
         self,
@@ -254,7 +255,7 @@ class PostgresSaver(LeasedSaver):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        await self.acommit(rows.commit_of_writes(self.serde, config, writes, task_id, task_path))
+        await self.acommit(commit_of_writes(self.serde, config, writes, task_id, task_path))
 
     # Whole threads
 
@@ -263,7 +264,7 @@ class PostgresSaver(LeasedSaver):
             await self._whole_threads.delete([thread_id])
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        ids = rows.require_ids(run_ids, "run_ids")
+        ids = require_ids(run_ids, "run_ids")
         with self._place.translated():
             await self._whole_threads.delete_runs(sorted(ids))
 
@@ -274,7 +275,7 @@ class PostgresSaver(LeasedSaver):
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: Literal["keep_latest", "delete"] = "keep_latest"
     ) -> None:
-        ids = rows.require_ids(thread_ids, "thread_ids")
+        ids = require_ids(thread_ids, "thread_ids")
         changes = {"keep_latest": self._whole_threads.prune, "delete": self._whole_threads.delete}
         if strategy not in changes:
             raise ValueError(f"strategy is {' or '.join(map(repr, changes))}, not {strategy!r}.")

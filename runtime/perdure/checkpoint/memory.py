@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
+from perdure.checkpoint.addresses import Address, address_of, checkpoint_id_of, config_of, require_ids
 from perdure.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
@@ -22,18 +23,8 @@ from perdure.checkpoint.base import (
     RunEnd,
     SerializerProtocol,
 )
-from perdure.checkpoint.rows import (
-    Address,
-    address_of,
-    build_tuple,
-    checkpoint_id_of,
-    commit_of_checkpoint,
-    commit_of_writes,
-    config_of,
-    encode_metadata,
-    metadata_matches,
-    require_ids,
-)
+from perdure.checkpoint.metadata import encode_metadata, metadata_matches
+from perdure.checkpoint.rows import build_tuple, commit_of_checkpoint, commit_of_writes
 from perdure.checkpoint.serde import JsonSerializer
 from perdure.checkpoint.shelf import Shelf, Stored
 from perdure.checkpoint.thread import Thread

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import orjson
 
+from perdure.checkpoint.addresses import address_of, config_of
 from perdure.checkpoint.base import (
     CHECKPOINT_FORMAT,
     BlobRow,
@@ -22,47 +22,11 @@ from perdure.checkpoint.base import (
     WriteRow,
 )
 from perdure.checkpoint.delta import rebuild
-from perdure.checkpoint.serde.json import exact_json
 from perdure.constants import RESERVED_SLOTS
 from perdure.errors import InvalidPayloadError, MissingThreadError, UnserializableValueError
 from perdure.ids import version_checkpoint
 
-_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-
-# Configs
-
-
-class Address(NamedTuple):
-    """The address of a checkpoint in a config; None for a part that the config does not name."""
-
-    thread_id: str
-    ns: str | None
-    checkpoint_id: str | None
-
-
-def address_of(config: Mapping[str, Any]) -> Address:
-    """Return the address in a config. Raises MissingThreadError if it names no thread."""
-    configurable = config.get("configurable") or {}
-    thread_id = configurable.get("thread_id")
-    if thread_id is None:
-        raise MissingThreadError(
-            'The config names no thread. Pass {"configurable": {"thread_id": "..."}}, with the same id for '
-            "all calls on a thread."
-        )
-    return Address(str(thread_id), configurable.get("checkpoint_ns"), checkpoint_id_of(config))
-
-
-def checkpoint_id_of(config: Mapping[str, Any]) -> str | None:
-    """Return the id of the checkpoint that a config names, or None."""
-    return (config.get("configurable") or {}).get("checkpoint_id") or None
-
-
-def config_of(thread_id: str, ns: str, checkpoint_id: str) -> dict[str, Any]:
-    """Return the config that addresses exactly this checkpoint."""
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
-
-
-# Values and metadata
+# Values
 
 
 def encode_value(serde: SerializerProtocol, key: str, value: Any) -> bytes:
@@ -79,48 +43,6 @@ def decode_value(serde: SerializerProtocol, key: str, payload: bytes) -> Any:
         return serde.loads(payload)
     except InvalidPayloadError as error:
         raise InvalidPayloadError(f"State key {key!r}: {error}") from error
-
-
-def encode_metadata(metadata: Mapping[str, Any], what: str = "Metadata") -> bytes:
-    """Encode metadata as JSON text that a `jsonb` column gives back equal; errors call it `what`.
-
-    Raises UnserializableValueError for values that JSON does not have, and for NUL, which `jsonb` cannot
-    hold.
-    """
-    plain = metadata if type(metadata) is dict else dict(metadata)
-    payload = _json_text(plain)
-    if payload is not None:
-        return payload
-    culprits = "; ".join(
-        f"{key!r} is {value!r:.100}" for key, value in plain.items() if _json_text({key: value}) is None
-    )
-    raise UnserializableValueError(
-        f"{what} cannot be stored: {culprits}. It may hold str (without NUL and lone surrogates), int of "
-        "64 bits, finite float, bool, None, and lists and dicts of them; exactly these types."
-    )
-
-
-def _json_text(value: Any) -> bytes | None:
-    payload = exact_json(value)
-    if payload is not None and b"\\u0000" in payload and _NUL.search(payload):
-        return None
-    return payload
-
-
-def metadata_matches(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return True if metadata has every wanted key with an equal value, as JSON understands equality."""
-    return all(key in metadata and _equal_json(metadata[key], value) for key, value in wanted.items())
-
-
-def _equal_json(left: Any, right: Any) -> bool:
-    """Compare like `==`, except that true is not 1."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_equal_json(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_equal_json, left, right))
-    return bool(left == right)
 
 
 # Writing
@@ -252,13 +174,3 @@ def build_tuple(
 
 def _write_order(write: WriteRow) -> tuple[str, str, int]:
     return write.task_path, write.task_id, write.idx
-
-
-# Arguments
-
-
-def require_ids(ids: Iterable[str], name: str) -> frozenset[str]:
-    """Return ids as a set. Raises TypeError for one string, which is a sequence of letters, too."""
-    if isinstance(ids, str):
-        raise TypeError(f"{name} must be a sequence of ids, not the one string {ids!r}. Pass [{ids!r}].")
-    return frozenset(ids)

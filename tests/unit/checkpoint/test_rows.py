@@ -1,4 +1,4 @@
-"""Between rows and views."""
+"""Rows to views, and views to rows."""
 
 from __future__ import annotations
 
@@ -7,23 +7,10 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from perdure.checkpoint.addresses import config_of
 from perdure.checkpoint.base import BlobRow, Checkpoint, CheckpointRow, WriteRow
-from perdure.checkpoint.rows import (
-    Address,
-    address_of,
-    build_tuple,
-    checkpoint_id_of,
-    commit_of_checkpoint,
-    commit_of_writes,
-    config_of,
-    encode_metadata,
-    metadata_matches,
-    require_ids,
-    settled_writes,
-)
+from perdure.checkpoint.rows import build_tuple, commit_of_checkpoint, commit_of_writes, settled_writes
 from perdure.checkpoint.serde import JsonSerializer
 from perdure.constants import ERROR, INTERRUPT, RESUME
 from perdure.errors import InvalidPayloadError, MissingThreadError, UnserializableValueError
@@ -68,115 +55,6 @@ def blob(channel: str, version: str, payload: bytes = b"null") -> BlobRow:
 
 def write(idx: int, value: object = None, task: str = "t", path: str = "", channel: str = "a") -> WriteRow:
     return WriteRow("ns", "c2", task, path, idx, channel, SERDE.dumps(value))
-
-
-# Configs
-
-
-def test_an_address_is_read_from_a_config() -> None:
-    assert address_of(CONFIG) == Address("t", "ns", "c1")
-    assert address_of({"configurable": {"thread_id": 7}}) == Address("7", None, None)
-    assert address_of({"configurable": {"thread_id": "", "checkpoint_ns": ""}}) == Address("", "", None)
-    assert address_of({"configurable": {"thread_id": "t", "checkpoint_id": ""}}).checkpoint_id is None
-
-
-@pytest.mark.parametrize("config", [{}, {"configurable": None}, {"configurable": {"thread_id": None}}])
-def test_a_config_without_a_thread_is_refused(config: dict[str, Any]) -> None:
-    with pytest.raises(MissingThreadError, match="thread_id"):
-        address_of(config)
-    assert checkpoint_id_of(config) is None
-
-
-# Metadata
-
-jsonb_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-jsonb = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | jsonb_text,
-    lambda items: st.lists(items) | st.dictionaries(jsonb_text, items),
-)
-
-
-@given(st.dictionaries(jsonb_text, jsonb))
-def test_metadata_of_json_types_is_stored_as_it_is(metadata: dict[str, Any]) -> None:
-    assert encode_metadata(metadata) == orjson.dumps(metadata)
-
-
-@pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", "u0000", '"\\u0000"'])
-def test_text_that_looks_like_an_escaped_nul_is_stored(text: str) -> None:
-    assert orjson.loads(encode_metadata({"text": text})) == {"text": text}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "\0",
-        "\\\0",
-        "\\\\\0",
-        ["a\0"],
-        {"\0": 1},
-        "\ud800",
-        2**64,
-        float("nan"),
-        (1,),
-        {1: 2},
-        Color.RED,
-        object(),
-    ],
-    ids=ascii,
-)
-def test_other_metadata_is_refused_naming_the_key(value: object) -> None:
-    with pytest.raises(UnserializableValueError) as caught:
-        encode_metadata({"fine": 1, "odd": value})
-    assert str(caught.value).startswith("Metadata cannot be stored: 'odd' is ")
-    assert "'fine'" not in str(caught.value)
-
-
-def test_metadata_with_an_odd_key_is_refused() -> None:
-    with pytest.raises(UnserializableValueError, match="The config of a run cannot be stored: 1 is 2"):
-        encode_metadata({1: 2}, "The config of a run")  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize(
-    ("wanted", "matches"),
-    [
-        ({}, True),
-        ({"n": 1}, True),
-        ({"n": 1.0}, True),
-        ({"n": True}, False),
-        ({"n": "1"}, False),
-        ({"on": True}, True),
-        ({"on": 1}, False),
-        ({"none": None}, True),
-        ({"missing": None}, False),
-        ({"list": [1, True, {"a": 0}]}, True),
-        ({"list": [1, 1, {"a": 0}]}, False),
-        ({"list": [1, True]}, False),
-        ({"list": [1, True, {"a": False}]}, False),
-        ({"dict": {"a": {"b": 1}, "c": 2}}, True),
-        ({"dict": {"a": {"b": 1}}}, False),
-        ({"n": [1]}, False),
-        ({"n": {"a": 1}}, False),
-        ({"list": 1}, False),
-        ({"list": {"a": 1}}, False),
-        ({"dict": 1}, False),
-        ({"dict": {"a": {"b": 1}, "c": 2, "d": 3}}, False),
-        ({"n": 1, "on": False}, False),
-    ],
-    ids=repr,
-)
-def test_metadata_matches_by_whole_values(wanted: dict[str, Any], matches: bool) -> None:
-    metadata = {
-        "n": 1,
-        "on": True,
-        "none": None,
-        "list": [1, True, {"a": 0}],
-        "dict": {"a": {"b": 1}, "c": 2},
-    }
-    assert metadata_matches(metadata, wanted) is matches
 
 
 # Writing
@@ -321,9 +199,3 @@ def test_what_is_put_is_what_is_read() -> None:
     commit = commit_of_checkpoint(SERDE, CONFIG, put, {"source": "loop"}, put["channel_versions"])
     view = build_tuple(SERDE, "t", commit.checkpoints[0], shelved(*commit.blobs), [])
     assert view.checkpoint == put | {"updated_channels": ["a", "b"]}
-
-
-def test_one_string_is_not_several_ids() -> None:
-    assert require_ids(["a", "b", "a"], "run_ids") == {"a", "b"}
-    with pytest.raises(TypeError, match=r"^run_ids must be a sequence of ids, .* Pass \['ab'\]"):
-        require_ids("ab", "run_ids")

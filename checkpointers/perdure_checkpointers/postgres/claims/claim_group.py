@@ -14,7 +14,7 @@ import anyio
 
 from perdure.aio.combiner import Combiner
 from perdure.checkpoint.base import CHECKPOINT_FORMAT, ClaimRequest
-from perdure.checkpoint.rows import encode_metadata
+from perdure.checkpoint.metadata import encode_metadata
 from perdure_checkpointers.postgres.connections.arrays import BytesArray, TextArray
 from perdure_checkpointers.postgres.connections.database import Database
 from perdure_checkpointers.postgres.connections.translate import is_about_values

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from perdure.checkpoint.base import CheckpointRow
-from perdure.checkpoint.rows import encode_metadata
+from perdure.checkpoint.metadata import encode_metadata
 from perdure.errors import UnserializableValueError
 
 _WHOLE_FLOAT_LIMIT = 1e16
