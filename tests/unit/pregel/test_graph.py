@@ -218,7 +218,7 @@ async def test_without_leases_nothing_can_be_recovered() -> None:
     graph = chain(["a"]).compile(checkpointer=Unfenced(), name="mine")
 
     with pytest.raises(
-        RecoveryRefusedError, match=r"'mine' has Unfenced as its checkpointer.*keeps no leases"
+        RecoveryRefusedError, match=r"'mine' has Unfenced as its checkpointer.*has no leases"
     ):
         await recover(graph)
 
