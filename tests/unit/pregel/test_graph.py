@@ -217,9 +217,7 @@ async def test_a_saver_without_leases_warns_and_stores() -> None:
 async def test_without_leases_nothing_can_be_recovered() -> None:
     graph = chain(["a"]).compile(checkpointer=Unfenced(), name="mine")
 
-    with pytest.raises(
-        RecoveryRefusedError, match=r"'mine' has Unfenced as its checkpointer.*has no leases"
-    ):
+    with pytest.raises(RecoveryRefusedError, match=r"'mine' has Unfenced as its checkpointer.*has no leases"):
         await recover(graph)
 
 
