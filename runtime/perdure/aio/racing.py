@@ -65,7 +65,6 @@ async def race(
     """
     body = _Body(work, context)
     timer = None if expiry is None else asyncio.create_task(expiry)
-    patience = None
     expired: Limit | None = None
     try:
         await body.ended(timer)
@@ -75,14 +74,22 @@ async def race(
             if on_expired is not None:
                 on_expired(expired)
     finally:
-        if not body.task.done():
-            patience = asyncio.create_task(clock.sleep(STOP_SECONDS))
-            body.cancel()
-            await body.ended(patience)
-        await _end_timers(timer, patience)
-        if not body.task.done():
-            _leave_alone(body.task, called)
+        # The loop is closed where this coroutine is collected: then nothing can be awaited.
+        if not body.task.get_loop().is_closed():
+            await _finish(body, timer, clock, called)
     return body.end(expired)
+
+
+async def _finish(body: _Body[Any], timer: asyncio.Task[Any] | None, clock: Clock, called: str) -> None:
+    """Cancel what still runs and wait for it: for the work no longer than STOP_SECONDS."""
+    patience = None
+    if not body.task.done():
+        patience = asyncio.create_task(clock.sleep(STOP_SECONDS))
+        body.cancel()
+        await body.ended(patience)
+    await _end_timers(timer, patience)
+    if not body.task.done():
+        _leave_alone(body.task, called)
 
 
 async def _end_timers(*timers: asyncio.Task[Any] | None) -> None:

@@ -74,6 +74,8 @@ class ClaimGroup:
         elif not asked.answered:
             with anyio.move_on_after(_WITHDRAW_SECONDS, shield=True):
                 await self._combiner.had_turns()
+            if asked in self._gathered:  # put back meanwhile, by a sender that was cancelled itself
+                self._gathered.remove(asked)
 
     async def _send(self, lease_seconds: float) -> None:
         batch = self._take()

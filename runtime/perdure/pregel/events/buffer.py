@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any, Final
 
 import anyio.to_thread
@@ -138,8 +137,7 @@ class Buffer:
 
         The copy is a single call into C, during which the interpreter lets no thread append.
         """
-        behind = cursor - self.taken
-        return list(islice(self._events, behind, None)) if behind else list(self._events)
+        return list(self._events)[cursor - self.taken :]
 
     def trim(self) -> None:
         """Forget the events that all readers have taken, and wake those who wait for room."""

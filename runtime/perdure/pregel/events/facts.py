@@ -62,9 +62,7 @@ class SuperstepApplied(NamedTuple):
 
 
 class SuperstepStored(NamedTuple):
-    """The checkpoint of a superstep is stored.
-
-    A run makes this fact when it opens and, in durability "sync", before each next superstep starts.
+    """The checkpoint of a superstep is stored: told in durability "sync", before the next superstep starts.
 
     Attributes: as in SuperstepApplied.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
+from perdure.aio.home import loop_here
 from perdure.errors import StreamOverflowError
 from perdure.pregel.events.buffer import Buffer
 from perdure.pregel.events.facts import Fact, TaskTold
@@ -114,7 +115,7 @@ class _Either:
 class Voice:
     """One body's "custom" events on their way into the stream.
 
-    In a thread, putting an event waits for room. On the loop it cannot wait: there a body may put
+    In a thread, putting an event waits for room. Where a loop runs it cannot wait: there a body may put
     `most_unread` events while no reader takes any, and then has to await `runtime.flush()`. Both rules hold
     for each buffer that receives the events. There are several if a streamed run streams a child graph.
     """
@@ -129,7 +130,7 @@ class Voice:
     def write(self, event: Any) -> None:
         """Put an event. Raise StreamOverflowError if there are too many."""
         for unread in self._unread:
-            if unread.buffer.on_loop:
+            if loop_here() is not None:  # of the run, or of a child graph whose saver lives on another
                 unread.count()
             else:
                 unread.buffer.wait_for_room()

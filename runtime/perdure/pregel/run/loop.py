@@ -47,6 +47,7 @@ class Loop:
     __slots__ = (
         "_approved",
         "_budget",
+        "_cache",
         "_checkpoint_id",
         "_failure",
         "_heard",
@@ -82,7 +83,7 @@ class Loop:
         listens = self._sink is not None or self._printer is not None
         observed = listens or self._recorder is not None or self._watch is not None
         runner = Runner(run.plan, opened.state, scope, self if observed else None)
-        cache = node_cache(run.plan, scope)
+        self._cache = cache = node_cache(run.plan, scope)
         self._run_tasks = runner.run_tasks if cache is None else partial(cache.run_tasks, runner)
 
     async def run_to_end(self) -> Any:
@@ -140,15 +141,24 @@ class Loop:
             if self._printer is not None:
                 self._print(ran.outcomes)
             if not ran.finished:
+                if ran.cut_short is None:
+                    await self._keep(self._outcomes)
                 raise ending_of(ran)
+        outcomes = self._outcomes
         changed, following, failure = self._apply()
         if self._recorder is not None:
             await self._record(self._recorder, changed, following, failure)
         elif SuperstepApplied in self._heard:
             self._tell(self._applied(changed, stores=False))
         self._tasks, self._outcomes = following, ()
+        await self._keep(outcomes)
         if failure is not None:
             raise failure
+
+    async def _keep(self, outcomes: Sequence[Outcome]) -> None:
+        """Give the cache what is new to it: last, for a slow cache must not hold up what is stored."""
+        if self._cache is not None:
+            await self._cache.keep(outcomes)
 
     def _spend(self) -> None:
         """Take one superstep from the recursion limit. Raise GraphRecursionError if none is left."""

@@ -11,7 +11,7 @@ from perdure.checkpoint.base import CheckpointTuple
 from perdure.constants import PULL, START, is_trigger
 from perdure.data import Command
 from perdure.errors import MissingNodeError
-from perdure.pregel.events.facts import SuperstepApplied, SuperstepStored, TaskEnded
+from perdure.pregel.events.facts import SuperstepApplied, TaskEnded
 from perdure.pregel.events.sink import Sink
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.run.recorder import Recorder
@@ -285,8 +285,8 @@ class _Opening:
         return Opened(self._state, self._recorder, self._position, tasks, known, approved, failure)
 
     def _tell_state(self, sink: Sink, changed: set[str] | None) -> None:
-        if sink.wants(SuperstepStored):
-            sink.tell(SuperstepStored(self._position, changed, self._state, self._run.output))
+        if sink.wants(SuperstepApplied):
+            sink.tell(SuperstepApplied(self._position, (), changed, self._state, self._run.output, False))
 
 
 def id_of(stored: CheckpointTuple) -> str:

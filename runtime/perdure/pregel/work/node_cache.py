@@ -52,11 +52,8 @@ class NodeCache:
         self._failed = False
 
     async def run_tasks(self, runner: Runner, tasks: Sequence[Task]) -> Ran:
-        """Run tasks and keep their results. A task whose result is cached does not run its node."""
-        ran = await runner.run_tasks(await self.look_up(tasks))
-        if ran.cut_short is None:
-            await self.keep(ran.outcomes)
-        return ran
+        """Run tasks, without their nodes where the result is known. `keep` the other results afterwards."""
+        return await runner.run_tasks(await self.look_up(tasks))
 
     async def look_up(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks. One whose result is cached is replaced by a task that only writes the result."""

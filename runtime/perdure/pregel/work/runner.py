@@ -160,10 +160,12 @@ class Runner:
         siblings = Siblings()
 
         async def child(task: Task) -> None:
-            outcome = await self._run(task, ended, 0)  # 0: nothing begins in a task that was cancelled
+            # With a limit, this asyncio task runs one task after the other, and the one before may have
+            # cancelled it: that is nothing to this one.
+            outcome = await self._run(task, ended, cancellations())
             if isinstance(outcome, Failed | Waiting):  # the handler's outcome, if the node has one
                 siblings.stop()
-            elif self._observer is not None:
+            elif self._observer is not None and self._unfinished:  # else the superstep's commit comes first
                 # Before the next task takes the place of this one, so that the tasks of one superstep cannot
                 # fill memory with events. Cancelling this wait is safe: the outcome is already noted.
                 await self._observer.room()

@@ -12,7 +12,7 @@ import pytest
 from perdure.data import Send
 from perdure.errors import GraphValidationError
 from perdure.pregel.events.buffer import BUFFER_SIZE, Buffer, Event, EventReader
-from perdure.pregel.events.facts import Fact, SuperstepApplied, SuperstepStored, TaskEnded, TaskTold
+from perdure.pregel.events.facts import Fact, SuperstepApplied, TaskEnded, TaskTold
 from perdure.pregel.events.modes import PROJECTIONS, Projection
 from perdure.pregel.step.namespace import ROOT_NAMESPACE
 from perdure.runtime import get_stream_writer
@@ -217,7 +217,7 @@ def counted_projection(mode: str, calls: list[str]) -> Projection:
 
 @pytest.mark.parametrize(
     ("mode", "kinds"),
-    [("values", {SuperstepApplied, SuperstepStored}), ("updates", {TaskEnded}), ("custom", {TaskTold})],
+    [("values", {SuperstepApplied}), ("updates", {TaskEnded}), ("custom", {TaskTold})],
 )
 async def test_only_what_the_mode_of_some_reader_listens_for_is_built(
     monkeypatch: pytest.MonkeyPatch, mode: str, kinds: set[type[Fact]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from operator import itemgetter
 from typing import Annotated, Any, TypedDict
 
+import anyio
 import pytest
 
 from perdure.channels.untracked_value import UntrackedValue
@@ -593,3 +595,24 @@ async def test_clearing_a_node_that_there_is_not_names_the_nearest(cache: Watche
     graph = cached(chain(["plan"]), cache, "plan", name="agent")
     with pytest.raises(GraphValidationError, match=r"'agent' has no node 'plam'\. Did you mean 'plan'\?"):
         await graph.aclear_cache(["plam"])
+
+
+async def test_what_finished_is_stored_although_the_run_is_cancelled_while_the_cache_keeps_it(
+    cache: WatchedCache, runs: Runs
+) -> None:
+    keeping = anyio.Event()
+
+    async def keeps_for_ever(pairs: Any) -> None:
+        keeping.set()
+        await anyio.sleep_forever()
+
+    graph = cached(chain(["a"], {"a": runs.counted("a")}), cache, "a", checkpointer=WatchedSaver())
+    cache.aset = keeps_for_ever  # type: ignore[method-assign]
+    run = asyncio.create_task(graph.ainvoke({}, thread()))
+    await keeping.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert (await graph.aget_state(thread())).values == {"log": ["a"]}
+    assert runs.of == {"a": 1}

@@ -12,9 +12,11 @@ import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
+from perdure.constants import START
 from perdure.context import current_task
 from perdure.data import Command, RetryPolicy, Send
 from perdure.errors import NodeCancelledError
+from perdure.graph.state import StateGraph
 from perdure.pregel.plan.plan import Policies
 from tests.unit.pregel.graphs import Action, Gate, Log, chain, fails, fan, returns, with_policies
 
@@ -343,3 +345,27 @@ async def test_no_way_to_run_a_node_leaks_its_context(
     await graph.ainvoke({}, {"max_concurrency": limit})
 
     assert [*seen, setting.get()] == ["unset"] * (len(names) + 2)
+
+
+async def test_a_task_that_cancels_its_worker_is_nothing_to_the_next_one_there() -> None:
+    tries: list[int] = []
+
+    async def cancels(state: Log) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+    async def fails_once(state: Log) -> Any:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError
+        return {"log": ["b"]}
+
+    builder = StateGraph(Log).add_node("a", cancels).add_edge(START, "a")
+    builder.add_node("b", fails_once, retry_policy=RetryPolicy(initial_interval=0, jitter=False))
+    graph = builder.add_edge(START, "b").compile()
+
+    assert await graph.ainvoke({}, {"max_concurrency": 1}) == {"log": ["b"]}
+    assert len(tries) == 2
