@@ -214,6 +214,27 @@ async def test_a_saver_without_leases_warns_and_stores() -> None:
     assert "run_id" not in snapshot.metadata
 
 
+@pytest.mark.filterwarnings("ignore:Unfenced has no leases")
+async def test_without_leases_an_input_is_stored_before_its_values_are_told_in_sync() -> None:
+    saver, released = Unfenced(), anyio.Event()
+    commit = saver._inner.acommit
+
+    async def held(commits: Commit) -> None:
+        await released.wait()
+        await commit(commits)
+
+    saver.acommit = held  # type: ignore[assignment]  # the class has none
+    graph = chain(["a"]).compile(checkpointer=saver)
+    stream = graph.astream({"x": 1}, thread(), stream_mode="values", durability="sync")
+    first: asyncio.Future[Any] = asyncio.ensure_future(anext(stream))
+    await settle()
+    assert not first.done()
+    released.set()
+
+    assert await first == {"log": [], "x": 1}
+    assert [values async for values in stream] == [{"log": ["a"], "x": 1}]
+
+
 async def test_without_leases_nothing_can_be_recovered() -> None:
     graph = chain(["a"]).compile(checkpointer=Unfenced(), name="mine")
 

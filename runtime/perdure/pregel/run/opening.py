@@ -13,6 +13,7 @@ from perdure.data import Command
 from perdure.errors import MissingNodeError
 from perdure.pregel.events.facts import SuperstepApplied, TaskEnded
 from perdure.pregel.events.sink import Sink
+from perdure.pregel.lease.session import Session
 from perdure.pregel.plan.plan import Plan
 from perdure.pregel.run.recorder import Recorder
 from perdure.pregel.run.renames import Followed, follow
@@ -126,7 +127,7 @@ async def resumed(
     tasks, failure = thread.due()
     tasks = followed.marked(tasks)
     require_destinations(run.plan, pending)
-    return thread.go_on(tasks, restored(run.plan, tasks, pending), approved, failure)
+    return await thread.go_on(tasks, restored(run.plan, tasks, pending), approved, failure)
 
 
 async def forked(
@@ -145,7 +146,7 @@ async def forked(
     if command is not None:
         thread.keep_command(command, {})
     tasks, failure = thread.due()
-    return thread.go_on(tasks, [], approved, failure)
+    return await thread.go_on(tasks, [], approved, failure)
 
 
 async def child(run: Run, given: Any, head: CheckpointTuple | None) -> Opened:
@@ -213,7 +214,7 @@ class _Opening:
         applied: Applied = apply(self._state, [*dropped, written], checkpoint_id, stored=stored)
         await self._record(checkpoint_id, "input", applied.changed)
         if self._run.sink is not None:
-            self._tell_state(self._run.sink, applied.changed)
+            await self._tell_state(self._run.sink, applied.changed)
         tasks = prepare(self._run.plan, self._state, applied.updated, self._superstep())
         return Opened(self._state, self._recorder, self._position, tasks)
 
@@ -272,21 +273,28 @@ class _Opening:
         except Exception as error:  # a schema refuses the state, which ends the run as any error does
             return [], error
 
-    def go_on(
+    async def go_on(
         self, tasks: Sequence[Task], known: Sequence[Outcome], approved: bool, failure: Exception | None
     ) -> Opened:
         """Tell readers the state of the thread and the known outcomes, and return the opened run."""
         sink, output = self._run.sink, self._run.output
         if sink is not None:
-            self._tell_state(sink, None)
+            await self._tell_state(sink, None)
             if sink.wants(TaskEnded):
                 for outcome in known:
                     sink.tell(TaskEnded(outcome, True, output))
         return Opened(self._state, self._recorder, self._position, tasks, known, approved, failure)
 
-    def _tell_state(self, sink: Sink, changed: set[str] | None) -> None:
+    async def _tell_state(self, sink: Sink, changed: set[str] | None) -> None:
         if sink.wants(SuperstepApplied):
+            session = self._run.session
+            if session is not None and session.durability == "sync" and not self._is_claimed(session):
+                await session.line.settle()
             sink.tell(SuperstepApplied(self._position, (), changed, self._state, self._run.output, False))
+
+    def _is_claimed(self, session: Session) -> bool:
+        """Return True if the claim has recorded what this run was given, so that it is stored already."""
+        return self._run.root and session.fence is not None
 
 
 def id_of(stored: CheckpointTuple) -> str:

@@ -277,23 +277,26 @@ async def test_in_sync_the_values_of_a_child_graph_are_told_only_after_they_are_
     graph = chain(["a"], {"a": child.ainvoke}).compile(checkpointer=saver)
     stored: list[tuple[str, ...]] = []
 
-    async def settled(commit: Commit) -> None:
+    async def is_stored_later(commit: Commit) -> None:
         await settle()
         stored.extend(Namespace(row.ns).path for row in commit.checkpoints)
 
-    saver.before_commit = settled
-    run = Followed(graph, {}, thread(), durability="sync")
-    reader, told = run.reader("values", subgraphs=True), [0, 0]
+    saver.before_commit = is_stored_later
+    run = Followed(graph, {"x": 1}, thread(), durability="sync")
+    reader = run.reader("values", subgraphs=True)
     ending = asyncio.create_task(run.run())
+    told: list[Any] = []
     while batch := await reader.batch():
-        for namespace, values in batch:
-            if values["log"]:
-                told[len(namespace)] += 1
-                # The first checkpoints are those of an input, and of START.
-                assert stored.count(namespace) == told[len(namespace)] + 2
+        told += [(nodes(path), values["log"], stored.count(path)) for path, values in batch]
     await ending
 
-    assert told == [1, 2]
+    assert told == [
+        ([], [], 0),  # the input, which the claim has recorded
+        (["a"], [], 1),  # that of the child graph, which no claim knows
+        (["a"], ["x"], 3),  # with the checkpoint of its START
+        (["a"], ["x", "y"], 4),
+        ([], ["x", "y"], 3),
+    ]
 
 
 async def test_a_slow_outer_reader_holds_a_graph_up_that_a_node_streams() -> None:
