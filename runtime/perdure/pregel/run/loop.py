@@ -141,8 +141,8 @@ class Loop:
             if self._printer is not None:
                 self._print(ran.outcomes)
             if not ran.finished:
-                if ran.cut_short is None:
-                    await self._keep(self._outcomes)
+                if self._cache is not None and ran.cut_short is None:
+                    await self._cache.keep(self._outcomes)
                 raise ending_of(ran)
         outcomes = self._outcomes
         changed, following, failure = self._apply()
@@ -151,14 +151,10 @@ class Loop:
         elif SuperstepApplied in self._heard:
             self._tell(self._applied(changed, stores=False))
         self._tasks, self._outcomes = following, ()
-        await self._keep(outcomes)
+        if self._cache is not None:
+            await self._cache.keep(outcomes)  # last: a slow cache must not hold up what is stored
         if failure is not None:
             raise failure
-
-    async def _keep(self, outcomes: Sequence[Outcome]) -> None:
-        """Give the cache what is new to it: last, for a slow cache must not hold up what is stored."""
-        if self._cache is not None:
-            await self._cache.keep(outcomes)
 
     def _spend(self) -> None:
         """Take one superstep from the recursion limit. Raise GraphRecursionError if none is left."""
