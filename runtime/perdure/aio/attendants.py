@@ -14,7 +14,8 @@ class Attendants:
     """Services that run beside something, each in an asyncio task, until they are dismissed.
 
     Every run that stores anything has two, which mostly do nothing. In an anyio task group they would
-    cost several times what they do here. `dismiss` outlasts them, so none is left behind.
+    cost more than twice what they do here (measured: 135 against 57 us a run). `dismiss` outlasts them, so
+    none is left behind.
     """
 
     __slots__ = ("_on_failure", "_tasks")
